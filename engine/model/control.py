@@ -22,6 +22,11 @@ class ControlKind(IntEnum):
     MESSAGE = 9
     SESSION = 10
     """Written by the reader, not from the log: a new connection began, and open transactions of the previous one are void."""
+    BEGIN_PREPARE = 11
+    """This and the next three come from the two-phase stream of one node of a partitioned source, and never reach a queue."""
+    PREPARE = 12
+    COMMIT_PREPARED = 13
+    ROLLBACK_PREPARED = 14
 
 
 CONTROL_FIELDS: list[tuple[str, str]] = [
@@ -39,6 +44,7 @@ CONTROL_FIELDS: list[tuple[str, str]] = [
 `subxid`: for STREAM_ABORT the aborted transaction (equal to `xid` when all of it aborted), for SESSION what it reads
 (SESSION_ORIGINS), for STREAM_STOP 1 if the chunk has rows that the top-level transaction wrote itself, else 0. `end_lsn`: for COMMIT and
 STREAM_COMMIT the end LSN, else 0. `time_us`: commit time, microseconds since 1970 UTC, for COMMIT and STREAM_COMMIT, else 0.
+BEGIN_PREPARE and PREPARE have the end LSN and time of the PREPARE record, COMMIT_PREPARED and ROLLBACK_PREPARED those of their own.
 For RELATION and TRUNCATE inside a streamed transaction `xid` is the streaming top-level transaction, else 0.
 `subxid` of COMMIT and `xid` of STREAM_STOP: 1 + the number of row changes in the transaction or the chunk, a TRUNCATE counted once for each
 relation that it names; 0 if they were not counted (by versions that did not count them).

@@ -15,7 +15,7 @@ import numpy as np
 from engine.model.identity import RelationId
 from engine.platform.compiled import Array, kernel
 
-_CLOCK_ZERO_US = 946_684_800_000_000
+CLOCK_ZERO_US = 946_684_800_000_000
 """2000-01-01 UTC, the zero of the form's clock, in microseconds since 1970."""
 _BEGIN = np.dtype([("type", "S1"), ("before", ">u8"), ("time", ">i8"), ("number", ">u4")])
 _COMMIT = np.dtype([("type", "S1"), ("flags", "u1"), ("commit", ">u8"), ("end", ">u8"), ("time", ">i8")])
@@ -78,7 +78,7 @@ def begin_records(ends: Array, numbers: Array, times_us: Array) -> Array:
     found = np.zeros(len(ends), _BEGIN)
     found["type"] = b"B"
     found["before"] = ends - np.uint64(1)
-    found["time"] = times_us - _CLOCK_ZERO_US
+    found["time"] = times_us - CLOCK_ZERO_US
     found["number"] = numbers & 0xFFFFFFFF
     return found.view(np.uint8).reshape(len(ends), _BEGIN.itemsize)
 
@@ -88,7 +88,7 @@ def commit_records(ends: Array, times_us: Array) -> Array:
     found = np.zeros(len(ends), _COMMIT)
     found["type"] = b"C"
     found["commit"] = found["end"] = ends
-    found["time"] = times_us - _CLOCK_ZERO_US
+    found["time"] = times_us - CLOCK_ZERO_US
     return found.view(np.uint8).reshape(len(ends), _COMMIT.itemsize)
 
 

@@ -56,7 +56,7 @@ class HistoryCheck:
 
     @property
     def begin(self) -> Lsn:
-        """The position at which the session must start."""
+        """The position at or before which the session must start. What it delivers of the log before is not checked."""
         return min(self._last.after if self._last.known else self._last.end, self._start)
 
     def confirmed(self, confirmed: Lsn) -> None:
@@ -83,7 +83,7 @@ class HistoryCheck:
             if commit.time_us != last.time_us:
                 raise self._other(f"the transaction that ends at {self._text(end)} is another one")
             self._awaited = False
-        elif commit.changes and (end > last.end or not last.certain):
+        elif commit.changes and end > self.begin and (end > last.end or not last.certain):
             raise self._other(f"a transaction ends at {self._text(end)}, where there was none")
 
     def _reached(self, where: str) -> None:
@@ -112,7 +112,10 @@ class _Open:
 
 
 class SessionCommits:
-    """Finds the committed transactions in the records of one session, from its start on."""
+    """Finds the committed transactions in the records of one session, from its start on.
+
+    A prepared transaction is committed by COMMIT PREPARED, which each session sends, even if it does not send the changes again.
+    """
 
     def __init__(self) -> None:
         self._records = 0
@@ -142,6 +145,8 @@ class SessionCommits:
             elif kind == ControlKind.STREAM_COMMIT:
                 changes = self._streams.pop(xid, _Open()).changes
                 yield Commit(int(control["end_lsn"]), int(control["time_us"]), changes)
+            elif kind == ControlKind.COMMIT_PREPARED:
+                yield Commit(int(control["end_lsn"]), int(control["time_us"]), changes=True)
         if self._stream:
             self._written(data, offsets[at:])
         self._records += len(offsets) - 1

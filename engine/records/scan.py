@@ -28,6 +28,7 @@ _BEGIN, _COMMIT = int(ControlKind.BEGIN), int(ControlKind.COMMIT)
 _STREAM_START, _STREAM_STOP = int(ControlKind.STREAM_START), int(ControlKind.STREAM_STOP)
 _STREAM_COMMIT, _STREAM_ABORT = int(ControlKind.STREAM_COMMIT), int(ControlKind.STREAM_ABORT)
 _RELATION, _TRUNCATE, _MESSAGE = int(ControlKind.RELATION), int(ControlKind.TRUNCATE), int(ControlKind.MESSAGE)
+_BEGIN_PREPARE, _ROLLBACK_PREPARED = int(ControlKind.BEGIN_PREPARE), int(ControlKind.ROLLBACK_PREPARED)
 
 _T_BEGIN, _T_COMMIT, _T_START, _T_STOP, _T_STREAM_COMMIT, _T_ABORT = (ord(c) for c in "BCSEcA")
 _T_RELATION, _T_INSERT, _T_UPDATE, _T_DELETE, _T_TRUNCATE, _T_MESSAGE = (ord(c) for c in "RIUDTM")
@@ -51,6 +52,16 @@ for _type, _kind, _length in (
 ):
     _KIND_OF[_type] = _kind
     _SHORTEST[_type] = _length
+# Types of two-phase streams. Each ends with the gid and a zero byte.
+_TWO_PHASE_KIND_OF = _KIND_OF.copy()
+for _letter, _kind, _length in (
+    ("b", _BEGIN_PREPARE, 30),
+    ("P", int(ControlKind.PREPARE), 31),
+    ("K", int(ControlKind.COMMIT_PREPARED), 31),
+    ("r", _ROLLBACK_PREPARED, 39),
+):
+    _TWO_PHASE_KIND_OF[ord(_letter)] = _kind
+    _SHORTEST[ord(_letter)] = _length
 
 
 @kernel
@@ -97,6 +108,16 @@ class _Controls(NamedTuple):
 
 
 @kernel
+def _fill_two_phase(data: Array, p: int, kind: int, at: int, out: _Controls) -> None:
+    """Write the control record of a b, P, K or r record at `p`: its own position is the last one in it, its own time the last time."""
+    end = p + (9 if kind == _BEGIN_PREPARE else 10)
+    time = end + (16 if kind == _ROLLBACK_PREPARED else 8)
+    out.xid[at] = _be32(data, time + 8)
+    out.end_lsn[at] = _be64(data, end)
+    out.time_us[at] = _be64(data, time) + _UNIX_SHIFT_US
+
+
+@kernel
 def _fill_controls(data: Array, offsets: Array, kind_of: Array, shortest: Array, stream: int, out: _Controls) -> int:
     """Write the control records; returns the transaction whose stream is open at the end, or -1 - record."""
     at, own = 0, 0
@@ -130,18 +151,21 @@ def _fill_controls(data: Array, offsets: Array, kind_of: Array, shortest: Array,
         elif kind == _STREAM_ABORT:
             out.xid[at] = _be32(data, p + 1)
             out.subxid[at] = _be32(data, p + 5)
+        elif kind >= _BEGIN_PREPARE:
+            _fill_two_phase(data, p, kind, at, out)
         else:
             out.xid[at] = stream
         at += 1
     return stream
 
 
-def find_controls(data: Array, offsets: Array, in_stream_xid: int) -> tuple[Array, int]:
+def find_controls(data: Array, offsets: Array, in_stream_xid: int, *, two_phase: bool = False) -> tuple[Array, int]:
     """Pick the control records out of a chunk of raw records.
 
     Args:
         data: uint8, the concatenated records. offsets: int32 or int64 borders (count + 1).
         in_stream_xid: result of the previous call for the same session; 0 at its start.
+        two_phase: records of prepared transactions are control records. Queues have no such records.
 
     Returns: a structured array of CONTROL_FIELDS, `ordinal` from 0 within the chunk, and the streamed transaction
         that is open after the last record (0 = none).
@@ -149,11 +173,12 @@ def find_controls(data: Array, offsets: Array, in_stream_xid: int) -> tuple[Arra
     Raises:
         EngineFault(LOG_UNREADABLE): a record is shorter than its kind allows.
     """
-    count = _count_controls(data, offsets, _KIND_OF)
+    kind_of = _TWO_PHASE_KIND_OF if two_phase else _KIND_OF
+    count = _count_controls(data, offsets, kind_of)
     out = np.zeros(max(count, 0), _CONTROL_DTYPE)
     if count > 0:
         fields = _Controls(*(np.zeros(count, out.dtype[name]) for name, _ in CONTROL_FIELDS))
-        in_stream_xid = _fill_controls(data, offsets, _KIND_OF, _SHORTEST, in_stream_xid, fields)
+        in_stream_xid = _fill_controls(data, offsets, kind_of, _SHORTEST, in_stream_xid, fields)
         for (name, _), values in zip(CONTROL_FIELDS, fields, strict=True):
             out[name] = values
     if count < 0 or in_stream_xid < 0:

@@ -60,6 +60,24 @@ def stream_abort(xid: int, subxid: int) -> bytes:
     return b"A" + struct.pack(">II", xid, subxid)
 
 
+def begin_prepare(lsn: int, end: int, xid: int, gid: bytes, time_us: int = PG_EPOCH_US) -> bytes:
+    return b"b" + struct.pack(">QQqI", lsn, end, time_us - PG_EPOCH_US, xid) + gid + b"\0"
+
+
+def prepare(lsn: int, end: int, xid: int, gid: bytes, time_us: int = PG_EPOCH_US) -> bytes:
+    return b"P" + struct.pack(">BQQqI", 0, lsn, end, time_us - PG_EPOCH_US, xid) + gid + b"\0"
+
+
+def commit_prepared(lsn: int, end: int, xid: int, gid: bytes, time_us: int = PG_EPOCH_US) -> bytes:
+    return b"K" + struct.pack(">BQQqI", 0, lsn, end, time_us - PG_EPOCH_US, xid) + gid + b"\0"
+
+
+def rollback_prepared(prepare_end: int, end: int, xid: int, gid: bytes, time_us: int = PG_EPOCH_US) -> bytes:
+    """Prepared one second before it was rolled back."""
+    times = time_us - PG_EPOCH_US - 1_000_000, time_us - PG_EPOCH_US
+    return b"r" + struct.pack(">BQQqqI", 0, prepare_end, end, *times, xid) + gid + b"\0"
+
+
 def relation(oid: int, columns: Sequence[str], xid: int = 0) -> bytes:
     body = b"".join(b"\0" + name.encode() + b"\0" + struct.pack(">Ii", 25, -1) for name in columns)
     return b"R" + _xid(xid) + struct.pack(">I", oid) + b"public\0t\0d" + struct.pack(">h", len(columns)) + body
