@@ -22,6 +22,8 @@ class FaultKind(StrEnum):
     SLOT_IN_USE = "slot_in_use"
     ORIGIN_UNSUPPORTED = "origin_unsupported"
     """The source's version cannot filter changes by replication origin."""
+    TWO_PHASE_UNSUPPORTED = "two_phase_unsupported"
+    """The source's version does not send prepared transactions before they are committed."""
     DDL_CAPTURE_PRIVILEGE = "ddl_capture_privilege"
     """The source's user may not install or remove the DDL capture."""
     PUBLICATION_CHANGED = "publication_changed"

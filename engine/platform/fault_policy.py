@@ -93,6 +93,10 @@ POLICIES: dict[FaultKind, Policy] = {
         "Upgrade the source to PostgreSQL 16 or newer, or PATCH the subscription with"
         ' "capture": {"origin": "any"}; then set desired_state to running.',
     ),
+    FaultKind.TWO_PHASE_UNSUPPORTED: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Upgrade the node that the reason names to PostgreSQL 15 or newer; then set desired_state to running.",
+    ),
     FaultKind.PUBLICATION_CHANGED: Policy(
         Action.FAIL_SUBSCRIPTION,
         "Changes may be missing since the publication was changed. POST /subscriptions/{name}/reloads restores the publication and"

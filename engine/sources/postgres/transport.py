@@ -59,6 +59,11 @@ class Transport(Protocol):
         """Wait until something can be received (True), or until the timeout or until the descriptor `wake` is readable (False)."""
         ...
 
+    def fileno(self) -> int:
+        """The descriptor that becomes readable when something arrives, to wait for several sessions at once. Bytes that were taken from
+        it before may still be waiting for `receive`."""
+        ...
+
     def receive(self, into: memoryview) -> int:
         """Receive available bytes into `into` without blocking; returns their number. Raises EngineFault(SOURCE_UNREACHABLE)."""
         ...
@@ -103,6 +108,9 @@ class RawSocket:
         """Send a simple query; the caller must read the whole answer."""
         text = command.encode() + b"\0"
         self.send_all(b"Q" + _LENGTH.pack(len(text) + 4) + text)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def wait(self, timeout_s: float, wake: int | None = None) -> bool:
         return _readable(self._socket.fileno(), timeout_s, wake)
@@ -164,6 +172,7 @@ class _SocketTransport:
         self._connection = connection
         self._raw = RawSocket(connection)
         self._raw.size_buffer()
+        self.fileno = self._raw.fileno
         self.wait = self._raw.wait
         self.receive = self._raw.receive
 
@@ -202,6 +211,9 @@ class _LibpqTransport:
             # libpq is not in COPY mode any more; the rest of the connection's data is not needed.
             self._ended = True
             self._add_error(b"E", result)
+
+    def fileno(self) -> int:
+        return self._pgconn.socket
 
     def wait(self, timeout_s: float, wake: int | None = None) -> bool:
         return bool(self._pending) or self._take_messages() or _readable(self._pgconn.socket, timeout_s, wake)

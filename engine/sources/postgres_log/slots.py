@@ -85,11 +85,33 @@ FROM pg_replication_slots s WHERE s.slot_name = %s
 """
 
 
+TWO_PHASE_VERSION = 150000
+"""PostgreSQL 15, the first version with the `two_phase` option of pgoutput."""
+_TWO_PHASE_FAILOVER_VERSION = 180000
+"""PostgreSQL 18 creates slots with both TWO_PHASE and FAILOVER (seen with 18.4). On 17, not tried, they are created without FAILOVER."""
+
+
+def require_two_phase(slot: str, server_version: int) -> None:
+    """Raise EngineFault(TWO_PHASE_UNSUPPORTED) if the server cannot send prepared transactions before they are committed."""
+    if server_version < TWO_PHASE_VERSION:
+        what = "which sends prepared transactions only when they are committed; 15 and newer send them before"
+        detail = f"the source is PostgreSQL {server_version // 10000}, {what}"
+        raise EngineFault(FaultKind.TWO_PHASE_UNSUPPORTED, slot, detail)
+
+
 @contextmanager
-def lasting(connector: Connector, slot: str) -> Iterator[ExportedSnapshot]:
-    """Create a permanent slot. Its exported snapshot ends with the block."""
+def lasting(connector: Connector, slot: str, *, two_phase: bool = False) -> Iterator[ExportedSnapshot]:
+    """Create a permanent slot. Its exported snapshot ends with the block.
+
+    `two_phase`: it decodes transactions when they are prepared. Those that are prepared already have to end first, as all that are open;
+    one that is prepared meanwhile is sent when it is committed.
+
+    Raises TWO_PHASE_UNSUPPORTED, SLOT_IN_USE, SOURCE_*.
+    """
     with connector.open(replication=True) as connection:
-        yield _create(connector, connection, slot, temporary=False, timeout_s=CREATE_TIMEOUT_S)
+        if two_phase:
+            require_two_phase(slot, connection.info.server_version)
+        yield _create(connector, connection, slot, temporary=False, timeout_s=CREATE_TIMEOUT_S, two_phase=two_phase)
 
 
 @contextmanager
@@ -155,28 +177,48 @@ def why_unfit(connector: Connector, slot: str) -> str | None:
     return next((f"replication slot {slot} {what}" for is_wrong, what in wrong if is_wrong), None)
 
 
-def check_position(connector: Connector, slot: str, start: Lsn) -> Lsn:
+def check_two_phase(connector: Connector, slot: str) -> None:
+    """Check that the slot decodes transactions when they are prepared. Call it before a session with two-phase decoding starts: the start
+    turns it on for a slot that has it off, so that a later check cannot see it.
+
+    Raises EngineFault(LOG_GAP).
+    """
+    _position(connector, slot, two_phase=True)
+
+
+def check_position(connector: Connector, slot: str, start: Lsn, *, two_phase: bool = False) -> Lsn:
     """Check that a session that reads this slot from `start` gets every transaction that ends after it. Returns the slot's confirmed
     position: transactions that end at or before it are not sent.
 
     Call it while a session of the engine holds the slot: only that session can then move the confirmed position. The check also finds a
     slot that was dropped and created again, because its position is the end of the log at its creation.
 
+    `two_phase`: the slot must decode transactions when they are prepared; otherwise it must not.
+
     Raises EngineFault(LOG_GAP).
     """
+    position = _position(connector, slot, two_phase=two_phase)
+    if position > start:
+        detail = f"the slot was confirmed up to {position}, read was only up to {start}: changes between are gone"
+        raise EngineFault(FaultKind.LOG_GAP, slot, detail)
+    return position
+
+
+def _position(connector: Connector, slot: str, *, two_phase: bool) -> Lsn:
+    """The confirmed position of a slot that decodes transactions when they are prepared, or does not. Raises EngineFault(LOG_GAP)."""
     with connector.session(slot) as connection:
         row = connection.execute(_STANDS, [slot]).fetchone()
     if row is None:
         raise EngineFault(FaultKind.LOG_GAP, slot, "the replication slot is gone")
-    confirmed, two_phase = row
-    if two_phase:
+    confirmed, prepared_sent = row
+    if prepared_sent and not two_phase:
         detail = "the replication slot was changed to decode prepared transactions: rows of those prepared before are missing"
         raise EngineFault(FaultKind.LOG_GAP, slot, detail)
-    position = Lsn.parse(confirmed) if confirmed is not None else ZERO
-    if position > start:
-        detail = f"the slot was confirmed up to {confirmed}, read was only up to {start}: changes between are gone"
+    if two_phase and not prepared_sent:
+        what = "it was changed, or another one was created in its place"
+        detail = f"the replication slot does not decode prepared transactions (two_phase is off): {what}"
         raise EngineFault(FaultKind.LOG_GAP, slot, detail)
-    return position
+    return Lsn.parse(confirmed) if confirmed is not None else ZERO
 
 
 def retained_by(connector: Connector, slots: Collection[str]) -> int:
@@ -216,13 +258,19 @@ def terminate_reader(connector: Connector, slot: str, application: str) -> bool:
 
 
 def _create(
-    connector: Connector, connection: PostgresConnection, slot: str, *, temporary: bool, timeout_s: float
+    connector: Connector,
+    connection: PostgresConnection,
+    slot: str,
+    *,
+    temporary: bool,
+    timeout_s: float,
+    two_phase: bool = False,
 ) -> ExportedSnapshot:
     try:
         # Some hosted services do not let the user set this parameter.
         with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
             connection.execute(_UNSTREAMED)
-        options = _options(connection, temporary=temporary)
+        options = _options(connection, temporary=temporary, two_phase=two_phase)
     except psycopg.Error as error:
         raise SOURCE.fault(error, slot) from error
     kind = "TEMPORARY LOGICAL" if temporary else "LOGICAL"
@@ -235,12 +283,12 @@ def _create(
     return ExportedSnapshot(snapshot, Lsn.parse(position))
 
 
-def _options(connection: PostgresConnection, *, temporary: bool) -> str:
+def _options(connection: PostgresConnection, *, temporary: bool, two_phase: bool) -> str:
     if connection.info.server_version < 150000:
         return "EXPORT_SNAPSHOT"
-    if connection.info.server_version >= 170000 and not temporary and not _in_recovery(connection):
-        return "(SNAPSHOT 'export', FAILOVER true)"
-    return "(SNAPSHOT 'export')"
+    since = _TWO_PHASE_FAILOVER_VERSION if two_phase else 170000
+    failover = connection.info.server_version >= since and not temporary and not _in_recovery(connection)
+    return "(SNAPSHOT 'export'" + (", TWO_PHASE true" if two_phase else "") + (", FAILOVER true)" if failover else ")")
 
 
 def _in_recovery(connection: PostgresConnection) -> bool:

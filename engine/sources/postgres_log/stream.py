@@ -12,11 +12,12 @@ import psycopg
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.last_commit import LastCommit
-from engine.model.position import Lsn
+from engine.model.position import ZERO, Lsn
 from engine.model.source import RecordChunk
 from engine.model.subscription import OriginFilter
 from engine.postgres.sessions import describe_state
 from engine.records.change_counts import ChangeCounter
+from engine.records.encode import CLOCK_ZERO_US
 from engine.records.history import HistoryCheck, SessionCommits
 from engine.records.scan import find_controls
 from engine.sources.postgres.connect import SOURCE, Connector
@@ -70,6 +71,8 @@ _STATUS = struct.Struct(">cQQQQB")
 
 _KNOWN_TYPES = np.zeros(256, np.bool_)
 _KNOWN_TYPES[list(b"BCORYIUDTMSEcA")] = True
+_TWO_PHASE_TYPES = np.zeros(256, np.bool_)
+_TWO_PHASE_TYPES[list(b"BCORYIUDTMbPKr")] = True
 
 ORIGIN_VERSION = 160000
 """PostgreSQL 16, the first version with the `origin` option of pgoutput."""
@@ -103,11 +106,17 @@ def start_command(
     publications: tuple[str, ...],
     server_version: int,
     origin: OriginFilter = OriginFilter.ANY,
+    *,
+    two_phase: bool = False,
 ) -> str:
     """START_REPLICATION with the server's highest protocol version, streaming of in-progress transactions, and logical messages.
 
-    Raises EngineFault(ORIGIN_UNSUPPORTED) if the server cannot filter by origin.
+    `two_phase`: transactions are sent when they are prepared, and not streamed.
+
+    Raises EngineFault: ORIGIN_UNSUPPORTED if the server cannot filter by origin, TWO_PHASE_UNSUPPORTED.
     """
+    if two_phase:
+        slots.require_two_phase(slot, server_version)
     if origin is OriginFilter.NONE and server_version < ORIGIN_VERSION:
         raise EngineFault(FaultKind.ORIGIN_UNSUPPORTED, slot, origin_refusal(server_version))
     protocol = 4 if server_version >= 160000 else 3 if server_version >= 150000 else 2
@@ -115,8 +124,9 @@ def start_command(
     quoted = listed.replace("'", "''")
     name = '"' + slot.replace('"', '""') + '"'
     left_out = ", origin 'none'" if origin is OriginFilter.NONE else ""
+    sent = "streaming 'off', two_phase 'on'" if two_phase else "streaming 'on'"
     return (
-        f"START_REPLICATION SLOT {name} LOGICAL {start} (proto_version '{protocol}', streaming 'on', messages 'true',"
+        f"START_REPLICATION SLOT {name} LOGICAL {start} (proto_version '{protocol}', {sent}, messages 'true',"
         f" publication_names '{quoted}'{left_out})"
     )
 
@@ -135,33 +145,42 @@ def open_stream(
     wake: int | None = None,
     origin: OriginFilter = OriginFilter.ANY,
     last: LastCommit | None = None,
+    *,
+    two_phase: bool = False,
 ) -> PostgresLogStream:
     """Start streaming after `start`. If the slot is already beyond `start`, the source skips transactions without an error, so the slot's
     position is checked once the session holds it.
 
     `last`: the last transaction up to `start`, with which the session begins (see `history`).
+    `two_phase`: transactions are sent when they are prepared, by a slot that was created so. The session begins at the slot's confirmed
+    position whatever `start` is, so that it sends again what was prepared since, and with it all transactions in between.
 
-    Raises EngineFault: SLOT_IN_USE, ORIGIN_UNSUPPORTED, LOG_GAP (the slot is missing, invalid, or beyond `start`), LOG_NOT_DECODED,
-    SOURCE_*.
+    Raises EngineFault: SLOT_IN_USE, ORIGIN_UNSUPPORTED, TWO_PHASE_UNSUPPORTED, LOG_GAP (the slot is missing, invalid, not as it was
+    created, or beyond `start`), LOG_NOT_DECODED, SOURCE_*.
     """
     history = HistoryCheck(slot, last or LastCommit.unknown(start), start, POSTGRES_LOG_TERMS)
     connection = connector.open(application, replication=True)
     try:
         connection.execute(_HOLD_LESS)
         period = period_s(connection)
+        version = connection.info.server_version
+        begin = ZERO if two_phase else history.begin
+        command = start_command(slot, begin, publications, version, origin, two_phase=two_phase)
+        if two_phase:
+            slots.check_two_phase(connector, slot)
         transport = open_transport(connection)
-        transport.start(start_command(slot, history.begin, publications, connection.info.server_version, origin))
+        transport.start(command)
     except psycopg.Error as error:
         connection.close()
         raise SOURCE.fault(error, slot, _START_KINDS) from error
     except BaseException:
         connection.close()
         raise
-    stream = PostgresLogStream(transport, slot, start, wake, history)
+    stream = PostgresLogStream(transport, slot, start, wake, history, two_phase=two_phase)
     try:
         stream.keep_alive(period)
         stream.await_start()
-        history.confirmed(slots.check_position(connector, slot, start))
+        history.confirmed(slots.check_position(connector, slot, start, two_phase=two_phase))
     except BaseException:
         stream.close()
         raise
@@ -169,17 +188,30 @@ def open_stream(
 
 
 class PostgresLogStream:
-    """LogStream over one replication session. Used by one thread; a second one sends status messages (`keep_alive`)."""
+    """LogStream over one replication session. Used by one thread; a second one sends status messages (`keep_alive`).
+
+    With `two_phase` several streams can be read by one thread: `read(0.0)` then returns without a pause, and once it has returned None,
+    all that has arrived was returned; `fileno` becomes readable when more arrives.
+    """
 
     def __init__(
-        self, transport: Transport, slot: str, start: Lsn, wake: int | None, history: HistoryCheck | None = None
+        self,
+        transport: Transport,
+        slot: str,
+        start: Lsn,
+        wake: int | None,
+        history: HistoryCheck | None = None,
+        *,
+        two_phase: bool = False,
     ) -> None:
         self._transport = transport
+        self._two_phase = two_phase
         self._wake = wake
         self._slot = slot
         self._inbox = Inbox(_INBOX_BYTES)
-        self._wal_end = start.value
-        self._reported_end = start.value
+        # A two-phase session sends again what was prepared before `start`.
+        self._wal_end = 0 if two_phase else start.value
+        self._reported_end = self._wal_end
         # Nothing is confirmed before the first call of `confirm`: what was read before `start` may be in memory only.
         self._confirmed = 0
         self._acknowledged = 0
@@ -203,6 +235,24 @@ class PostgresLogStream:
     def verified(self) -> bool:
         """See LogStream.verified."""
         return self._history is None or self._history.done
+
+    @property
+    def clock_us(self) -> int:
+        """The server's clock when it sent the last record or keepalive that was read, microseconds since 1970 UTC; 0 before any.
+
+        The server may have written transactions before that which it has not sent yet.
+        """
+        return self._server_time + CLOCK_ZERO_US if self._server_time else 0
+
+    @property
+    def read_to(self) -> Lsn:
+        """The position that was read: what the session sends of the log up to it was returned. Before anything was read it is the
+        session's start, and 0 with `two_phase`."""
+        return Lsn(self._wal_end)
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable when something arrives, for a wait for several streams."""
+        return self._transport.fileno()
 
     def await_start(self) -> None:
         """Wait until the source has started streaming. Raises EngineFault if it refuses, or does not answer within a minute."""
@@ -268,7 +318,10 @@ class PostgresLogStream:
 
     def _receive(self, deadline: float) -> bool:
         """Receive what arrives by the deadline, after the pause of paced reading."""
-        rest = self._last_read + self._nap - time.monotonic()
+        now = time.monotonic()
+        rest = self._last_read + self._nap - now
+        if self._two_phase:
+            rest = min(rest, deadline - now)
         if rest > 0:
             time.sleep(rest)
         self._last_read = time.monotonic()
@@ -308,7 +361,7 @@ class PostgresLogStream:
         data, offsets = frames.data, frames.offsets
         if len(offsets) > 1:
             self._check_types(data[offsets[:-1]])
-        controls, self._in_stream_xid = find_controls(data, offsets, self._in_stream_xid)
+        controls, self._in_stream_xid = find_controls(data, offsets, self._in_stream_xid, two_phase=self._two_phase)
         self._counter.count(data, offsets, controls)
         if self._history is not None and not self._history.done:
             self._history.check_commits(self._commits.commits_of(data, offsets, controls), Lsn(frames.wal_end))
@@ -320,8 +373,9 @@ class PostgresLogStream:
         return RecordChunk(data, offsets, controls, payloads, Lsn(self._wal_end))
 
     def _check_types(self, types: Array) -> None:
-        if not _KNOWN_TYPES[types].all():
-            unknown = int(types[~_KNOWN_TYPES[types]][0])
+        known = (_TWO_PHASE_TYPES if self._two_phase else _KNOWN_TYPES)[types]
+        if not known.all():
+            unknown = int(types[~known][0])
             raise EngineFault(FaultKind.LOG_UNREADABLE, self._slot, f"the log holds a record of unknown type {unknown}")
 
     def _other_message(self, kind: int) -> None:

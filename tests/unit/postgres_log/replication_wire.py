@@ -35,6 +35,9 @@ class Pieces:
         into[: len(piece)] = piece
         return len(piece)
 
+    def fileno(self) -> int:
+        raise AssertionError("no descriptor")
+
     def start(self, command: str) -> None: ...
     def wait(self, timeout_s: float, wake: int | None = None) -> bool:
         return True

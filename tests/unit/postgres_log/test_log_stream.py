@@ -25,6 +25,9 @@ class Session:
     def start(self, command: str) -> None:
         raise AssertionError(command)
 
+    def fileno(self) -> int:
+        raise AssertionError("no descriptor")
+
     def wait(self, timeout_s: float, wake: int | None = None) -> bool:
         return bool(self._left)
 

@@ -35,6 +35,9 @@ class _Source:
 
     def start(self, command: str) -> None: ...
 
+    def fileno(self) -> int:
+        raise AssertionError("no descriptor")
+
     def wait(self, timeout_s: float, wake: int | None = None) -> bool:
         return timeout_s > 0 and wake is None
 
