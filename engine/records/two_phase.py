@@ -29,7 +29,7 @@ class TwoPhase:
     time_us: int
     """Time of the PREPARE, the commit or the rollback by the source's clock, microseconds since 1970 UTC."""
     gid: str
-    """Bytes that are not UTF-8, from databases without an encoding, are surrogate escapes."""
+    """Bytes that are not UTF-8 are surrogate escapes. PostgreSQL 16 and 18 send none: their session ends there with SQLSTATE 22021."""
 
 
 _FORMS = {

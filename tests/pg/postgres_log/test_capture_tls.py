@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import select
 import time
 from collections.abc import Iterator
 
@@ -18,7 +19,10 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.source import LogStream
 from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.sources.postgres.connect import Connector
+from engine.sources.postgres_log import slots
 from engine.sources.postgres_log.source import PostgresSource
+from engine.sources.postgres_log.stream import open_stream
 from server.demo.binaries import PostgresMissingError, system
 from server.demo.embedded import EmbeddedPostgres, server_folder
 
@@ -162,3 +166,29 @@ def test_a_session_through_tls_that_nobody_reads_is_kept(cluster: EmbeddedPostgr
         stream.close()
     finally:
         source.close()
+
+
+def test_all_that_made_the_descriptor_readable_is_read_without_a_wait(cluster: EmbeddedPostgres) -> None:
+    settings = {"host": cluster.host, "port": cluster.port, "database": "postgres", "user": cluster.user}
+    trusted = {"sslmode": "verify-ca", "sslrootcert": str(cluster.data / "server.crt")}
+    connector = Connector(ConnectionSpec("shop", "postgres", {**settings, **trusted}))
+    cluster.execute("CREATE TABLE t (v text)")
+    cluster.execute("ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
+    cluster.execute("CREATE PUBLICATION p FOR TABLE t")
+    try:
+        with slots.lasting(connector, "shop_1", two_phase=True) as snapshot:
+            start = snapshot.position
+        stream = open_stream(connector, "shop_1", start, "penstock-shop-1", ("p",), two_phase=True)
+        for turn, size in enumerate((1, 100, 8000, 16_000, 17_000, 33_000, 70_000, 300_000, 20_000_000), 1):
+            count = 1 if size > 100_000 else 50
+            cluster.execute(f"INSERT INTO t SELECT repeat('x', {size} + n) FROM generate_series(1, {count}) AS n")
+            types = b""
+            # The source sends nothing by itself for half of wal_sender_timeout, 60 s: what is left unread here would stay so.
+            while b"C" not in types:
+                assert select.select([stream], [], [], 10.0)[0], (turn, size, types)
+                while (chunk := stream.read(0.0)) is not None:
+                    types += chunk.data[chunk.offsets[:-1]].tobytes()
+            assert types.count(b"I") == count
+        stream.close()
+    finally:
+        connector.close()

@@ -23,6 +23,9 @@ from tests.fixtures.postgres import Database, Session
 from tests.fixtures.waiting import wait_until
 
 DEADLINE_S = 60.0
+MESSAGE = "SELECT pg_logical_emit_message(true, 'any', 'text')"
+LOCKS = "SELECT * FROM t FOR UPDATE"
+"""Locks the rows of `t`, and changes none."""
 _TWO_PHASE = b"bPKr"
 
 
@@ -126,7 +129,8 @@ class Node:
             yield stream
         finally:
             stream.close()
-            wait_until(lambda: self.slot_column("active") == "false", what="the slot is free")
+            free = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND NOT active"
+            wait_until(lambda: self.database.execute(free, [self.slot]), what="the slot is free")
 
     def read(
         self, *, confirm: Lsn | None = None, start: Lsn | None = None, last: LastCommit | None = None
@@ -152,10 +156,10 @@ class Node:
 
 
 def read_all(stream: PostgresLogStream, end: Lsn) -> list[Record]:
-    """What the session brings up to `end`."""
+    """What the session brings up to `end`, the position of a message of `now`, whose commit is after it."""
     found: list[Record] = []
     deadline = time.monotonic() + DEADLINE_S
-    while stream.read_to < end:
+    while stream.read_to <= end:
         assert time.monotonic() < deadline, (words(found), stream.read_to, end)
         stream.ask_position()
         found += records_of(stream.read(0.05))

@@ -12,7 +12,7 @@
 - `K` alone therefore does not prove on 16 that rows are missing.
 - If a transaction was rolled back before it is decoded, its `b` and `P` come with all, some or none of its rows; `r` always follows.
 - A gid is unique among those that are prepared at one time on a server, and may be used again, also by the next transaction. It may be
-  empty.
+  empty. It comes in UTF-8; one that is not UTF-8, in a database of the encoding SQL_ASCII, ends each session with SQLSTATE 22021.
 - Transactions of other databases do not come.
 """
 
@@ -22,11 +22,12 @@ from collections.abc import Callable
 
 import pytest
 
+from engine.model.fault import EngineFault
 from engine.model.position import Lsn
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.waiting import wait_until
-from tests.pg.two_phase.node import Node, insert, node_on, only, read_all, words
+from tests.pg.two_phase.node import LOCKS, MESSAGE, Node, insert, node_on, only, read_all, words
 
 pytestmark = pytest.mark.pg
 
@@ -163,8 +164,6 @@ def test_a_gid_comes_as_it_was_given_and_may_be_used_again(node: Node, gid: str)
     assert ids == sorted(ids)
 
 
-MESSAGE = "SELECT pg_logical_emit_message(true, 'any', 'text')"
-LOCKS = "SELECT * FROM t FOR UPDATE"
 SHAPES: dict[str, tuple[list[str], dict[int, str]]] = {
     "nothing": (["SELECT 1"], {16: "", 18: ""}),
     "an id only": (["SELECT pg_current_xact_id()"], {16: "", 18: ""}),
@@ -235,6 +234,34 @@ def test_a_large_transaction_that_was_rolled_back_before_it_is_read_brings_no_ro
     node.prepare("large", insert(1, LARGE))
     node.finish("ROLLBACK", "large")
     assert words(node.read()) == ["b large", "P large", "r large"]
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_gid_comes_in_utf8_whatever_the_encoding_of_the_database(
+    pg: EmbeddedPostgres, database_on: Callable[..., Database], encoding: str
+) -> None:
+    with node_on(encoded(database_on(pg), encoding)) as node, node.database.connect(client_encoding="UTF8") as session:
+        node.prepare("Größe", insert(1), session=session)
+        session.execute("COMMIT PREPARED 'Größe'")
+        assert words(node.read()) == ["b Größe", "R", "I", "P Größe", "K Größe"]
+
+
+def test_a_gid_that_is_no_utf8_ends_the_session(pg: EmbeddedPostgres, database_on: Callable[..., Database]) -> None:
+    with node_on(encoded(database_on(pg), "SQL_ASCII")) as node:
+        with node.database.connect(client_encoding="SQL_ASCII") as session:
+            session.execute("BEGIN")
+            session.execute(insert(1).encode())
+            session.execute(b"PREPARE TRANSACTION E'\\xf6'")
+            session.execute(b"COMMIT PREPARED E'\\xf6'")
+        with pytest.raises(EngineFault, match="SQLSTATE 22021"):
+            node.read()
+
+
+def encoded(database: Database, encoding: str) -> Database:
+    """The database, made again with this encoding."""
+    database.cluster.execute(f'DROP DATABASE "{database.name}"')
+    database.cluster.execute(f"CREATE DATABASE \"{database.name}\" ENCODING '{encoding}' TEMPLATE template0")
+    return database
 
 
 def test_messages_outside_of_transactions_come_at_their_place(node: Node) -> None:

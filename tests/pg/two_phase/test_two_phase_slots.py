@@ -28,7 +28,7 @@ from engine.sources.postgres_log.stream import open_stream
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.waiting import wait_until
-from tests.pg.two_phase.node import Node, insert, node_on, only, words
+from tests.pg.two_phase.node import LOCKS, MESSAGE, Node, insert, node_on, only, words
 
 pytestmark = pytest.mark.pg
 
@@ -175,6 +175,18 @@ def test_the_source_keeps_its_log_of_what_is_prepared_whatever_is_confirmed(clus
         assert _restart_after_all_is_confirmed(node) < prepared.lsn
         node.finish("COMMIT", "one")
         assert _restart_after_all_is_confirmed(node) > prepared.end
+
+
+@pytest.mark.parametrize("shape", ["INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1)", LOCKS, MESSAGE])
+def test_each_session_sends_a_commit_whose_prepare_was_confirmed(cluster: EmbeddedPostgres, shape: str) -> None:
+    with node_on(Database(cluster, "postgres")) as node:
+        node.insert(100)
+        node.prepare("one", shape)
+        _restart_after_all_is_confirmed(node)
+        node.finish("COMMIT", "one")
+        assert [words(node.read()) for _ in range(2)] == [["K one"]] * 2
+        cluster.restart("immediate")
+        assert words(node.read())[-1:] == ["K one"]
 
 
 def _restart_after_all_is_confirmed(node: Node) -> Lsn:
