@@ -117,14 +117,16 @@ def _record(part: Written, xid: int) -> bytes:
     return pgoutput.insert(_TABLE, ["1"], xid) if part.row else pgoutput.message("any", b"", xid)
 
 
-def chunks(rng: random.Random, sent: Sequence[Sent], start: Lsn) -> Iterator[tuple[RecordChunk, Lsn]]:
+def chunks(
+    rng: random.Random, sent: Sequence[Sent], start: Lsn, *, two_phase: bool = False
+) -> Iterator[tuple[RecordChunk, Lsn]]:
     """What is sent as it is read, in pieces cut anywhere, each with the highest position in it. `start` as the session's."""
     at, stream, read = 0, 0, start
     while at < len(sent):
         stop = min(len(sent), at + rng.randint(1, 12))
         piece = sent[at:stop]
         data, offsets = pgoutput.pack([one.record for one in piece if one.record is not None])
-        controls, stream = find_controls(data, offsets, stream)
+        controls, stream = find_controls(data, offsets, stream, two_phase=two_phase)
         highest = Lsn(max(one.position for one in piece))
         read = max(read, highest)
         yield RecordChunk(data, offsets, controls, {}, read), highest

@@ -10,7 +10,8 @@
 - A transaction that changed only unpublished tables, or whose changes were all rolled back, comes as `b P K`. One that only locked rows
   comes as `K` alone from 16 and as `P K`, without `b`, from 18. One that wrote nothing does not come at all.
 - `K` alone therefore does not prove on 16 that rows are missing.
-- If a transaction was rolled back before it is decoded, its `b` and `P` come with all, some or none of its rows; `r` always follows.
+- If a transaction was rolled back before it is decoded, its `b` and `P` come with all, some or none of its rows, and `r` follows: only
+  `K` shows that the rows are complete.
 - A gid is unique among those that are prepared at one time on a server, and may be used again, also by the next transaction. It may be
   empty. It comes in UTF-8; one that is not UTF-8, in a database of the encoding SQL_ASCII, ends each session with SQLSTATE 22021.
 - Transactions of other databases do not come.
@@ -262,6 +263,15 @@ def encoded(database: Database, encoding: str) -> Database:
     database.cluster.execute(f'DROP DATABASE "{database.name}"')
     database.cluster.execute(f"CREATE DATABASE \"{database.name}\" ENCODING '{encoding}' TEMPLATE template0")
     return database
+
+
+def test_prepare_comes_after_some_rows_of_a_transaction_that_was_rolled_back_before_it_is_read(node: Node) -> None:
+    node.insert(1)
+    node.prepare("one", insert(2), insert(3), "INSERT INTO u VALUES (1)", insert(4))
+    assert words(node.read()) == ["B", "R", "I", "C", "b one", "I", "I", "I", "P one"]
+    node.finish("ROLLBACK", "one")
+    # Decoding ends where it reads the catalog next, which is for a table that the session has not met.
+    assert words(node.read()) == ["B", "R", "I", "C", "b one", "I", "I", "P one", "r one"]
 
 
 def test_messages_outside_of_transactions_come_at_their_place(node: Node) -> None:
