@@ -23,8 +23,8 @@ identifiers of 199 ASCII characters, which is PostgreSQL's limit. Not measured."
 
 Published = tuple[str, tuple[int, ...]]
 """A global transaction that is in the merged log from here on, and the nodes on which its commit was not read yet."""
-Closed = tuple[str, int, Lsn]
-"""A global transaction, a node, and the end of its commit in the log of this node."""
+Closed = tuple[str, int, Lsn, int]
+"""A global transaction, a node, and the end and time (microseconds since 1970 UTC) of its commit in the log of this node."""
 Read = tuple[int, Lsn]
 """A node, and the position up to which everything that committed on it is included, or needs nothing."""
 
@@ -84,7 +84,7 @@ class LogsMessage:
         """The content that `parse` reads: JSON in ASCII, without absent parts."""
         parts = {
             "published": [[gtid, list(nodes)] for gtid, nodes in self.published],
-            "closed": [[gtid, node, str(end)] for gtid, node, end in self.closed],
+            "closed": [[gtid, node, str(end), time_us] for gtid, node, end, time_us in self.closed],
             "read": [[node, str(end)] for node, end in self.read],
         }
         return _json({name: part for name, part in parts.items() if part}).encode("ascii")
@@ -98,7 +98,10 @@ class LogsMessage:
                 raise _other_form()
             return cls(
                 tuple((_gtid(gtid), tuple(map(_node, nodes))) for gtid, nodes in parts.get("published", ())),
-                tuple((_gtid(gtid), _node(node), Lsn.parse(end)) for gtid, node, end in parts.get("closed", ())),
+                tuple(
+                    (_gtid(gtid), _node(node), Lsn.parse(end), int(time_us))
+                    for gtid, node, end, time_us in parts.get("closed", ())
+                ),
                 tuple((_node(node), Lsn.parse(end)) for node, end in parts.get("read", ())),
             )
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -163,7 +166,7 @@ class MergedLogs:
         return cls(tuple(NodeLog.unknown(read[node]) for node in range(len(read)))).with_messages([message])
 
     def with_messages(self, messages: Iterable[LogsMessage]) -> MergedLogs:
-        """The state after these messages, which are in log order.
+        """The state after these messages, which are in log order; the commits that close transactions are those of `with_commits`, too.
 
         Raises EngineFault(LOG_UNREADABLE) if one names a node that the source did not have when the state began.
         """
@@ -173,7 +176,7 @@ class MergedLogs:
                 for node in names:
                     self._check(node)
                     open_.setdefault(gtid, set()).add(node)
-            for gtid, node, end in message.closed:
+            for gtid, node, end, _ in message.closed:
                 self._check(node)
                 read[node] = max(read[node], end)
                 if gtid in open_:

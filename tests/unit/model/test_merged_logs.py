@@ -35,6 +35,7 @@ gtids = st.text(
     max_size=60,
 ) | st.sampled_from(["uncertain", " uncertain", "logs=", ' logs={"nodes":[]}', "\\u0020", "\\ "])
 node_numbers = st.integers(0, MOST_NODES - 1)
+times = st.integers(0, 2**62)
 
 
 @st.composite
@@ -160,7 +161,7 @@ def test_a_state_of_too_many_open_transactions_is_a_fault_that_is_retried() -> N
 messages = st.builds(
     LogsMessage,
     st.lists(st.tuples(gtids, st.lists(node_numbers, max_size=4).map(tuple)), max_size=3).map(tuple),
-    st.lists(st.tuples(gtids, node_numbers, positions), max_size=3).map(tuple),
+    st.lists(st.tuples(gtids, node_numbers, positions, times), max_size=3).map(tuple),
     st.lists(st.tuples(node_numbers, positions), max_size=3).map(tuple),
 )
 
@@ -175,8 +176,8 @@ def test_a_message_is_written_as_ascii_and_read_back(message: LogsMessage) -> No
 
 
 def test_the_form_of_a_message_does_not_change() -> None:
-    message = LogsMessage((("g 1", (0, 2)), ("h", ())), (("g", 1, Lsn(0x1_0000_00AB)),), ((0, Lsn(16)),))
-    text = b'{"published":[["g\\u00201",[0,2]],["h",[]]],"closed":[["g",1,"1/AB"]],"read":[[0,"0/10"]]}'
+    message = LogsMessage((("g 1", (0, 2)), ("h", ())), (("g", 1, Lsn(0x1_0000_00AB), 7),), ((0, Lsn(16)),))
+    text = b'{"published":[["g\\u00201",[0,2]],["h",[]]],"closed":[["g",1,"1/AB",7]],"read":[[0,"0/10"]]}'
     assert message.content == text
     assert LogsMessage.parse(b'{ "read": [[0, "0/10"]], "later": 1 }') == LogsMessage(read=((0, Lsn(16)),))
     assert (LogsMessage().content, LogsMessage.parse(b"{}")) == (b"{}", LogsMessage())
@@ -202,6 +203,8 @@ def test_the_form_of_a_message_does_not_change() -> None:
         b'{"published":[[1,[0]]]}',
         b'{"published":[["g",0]]}',
         b'{"closed":[["g","0/1",0]]}',
+        b'{"closed":[["g",0,"0/1"]]}',
+        b'{"closed":[["g",0,"0/1","now"]]}',
         b'{"closed":null}',
         b"[" * 100_000,
     ],
@@ -230,7 +233,7 @@ def test_a_state_begins_with_a_message_about_all_nodes() -> None:
     assert MergedLogs.begun(LogsMessage()) is None
     assert MergedLogs.begun(LogsMessage(read=((1, Lsn(5)),))) is None
     assert MergedLogs.begun(LogsMessage(read=((2, Lsn(5)), (0, Lsn(5)), (2, Lsn(6))))) is None
-    message = LogsMessage((("g", (1,)),), (("g", 0, Lsn(9)),), ((1, Lsn(5)), (0, Lsn(7)), (1, Lsn(3))))
+    message = LogsMessage((("g", (1,)),), (("g", 0, Lsn(9), 1),), ((1, Lsn(5)), (0, Lsn(7)), (1, Lsn(3))))
     begun = MergedLogs.begun(message)
     assert begun == MergedLogs((NodeLog(Lsn(9), Lsn(7), Lsn(7), 0), NodeLog.unknown(Lsn(5))), {"g": (1,)})
 
@@ -249,16 +252,18 @@ def test_an_open_transaction_is_listed_until_its_last_node_closed_it() -> None:
     published = LogsMessage((("g", (2, 0)), ("none", ())))
     state = started(1, 1, 1).with_messages([published])
     assert state.open == {"g": (0, 2)}
-    state = state.with_messages([LogsMessage(closed=(("g", 2, Lsn(9)), ("g", 1, Lsn(4)), ("other", 1, Lsn(3))))])
+    state = state.with_messages(
+        [LogsMessage(closed=(("g", 2, Lsn(9), 1), ("g", 1, Lsn(4), 2), ("other", 1, Lsn(3), 3)))]
+    )
     assert (state.open, [log.read for log in state.nodes]) == ({"g": (0,)}, [Lsn(1), Lsn(4), Lsn(9)])
-    closing = LogsMessage(closed=(("g", 0, Lsn(6)),))
+    closing = LogsMessage(closed=(("g", 0, Lsn(6), 4),))
     assert state.with_messages([closing]).open == {}
     assert state.with_messages([closing, closing, published, closing]).open == {"g": (2,)}
     assert state.open == {"g": (0,)}
 
 
 def test_a_transaction_that_is_closed_in_the_message_that_publishes_it_is_not_open() -> None:
-    both = LogsMessage((("g", (0, 1)),), (("g", 0, Lsn(2)), ("g", 1, Lsn(2))))
+    both = LogsMessage((("g", (0, 1)),), (("g", 0, Lsn(2), 1), ("g", 1, Lsn(2), 1)))
     assert started(1, 1).with_messages([both]).open == {}
 
 
@@ -271,7 +276,7 @@ def test_a_name_that_is_used_again_is_open_on_the_nodes_of_both() -> None:
     "message",
     [
         LogsMessage((("g", (2,)),)),
-        LogsMessage(closed=(("g", 2, Lsn(5)),)),
+        LogsMessage(closed=(("g", 2, Lsn(5), 1),)),
         LogsMessage(read=((0, Lsn(5)), (1, Lsn(5)), (2, Lsn(5)))),
     ],
 )

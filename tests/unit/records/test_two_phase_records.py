@@ -72,7 +72,7 @@ def test_control_records_are_those_of_the_parser(records: list[TwoPhase]) -> Non
     found, stream = find_controls(*pgoutput.pack(written), 0, two_phase=True)
     assert stream == 0
     assert [tuple(int(value) for value in one) for one in found.tolist()] == [
-        (one.kind, 2 * n + 1, one.xid, 0, one.end.value, one.time_us) for n, one in enumerate(records)
+        (one.kind, 2 * n + 1, one.xid, 0, one.end.value, one.time_us, 0) for n, one in enumerate(records)
     ]
 
 

@@ -38,7 +38,7 @@ def make_log(rng: random.Random, nodes: int, count: int) -> list[Merged]:
             read = tuple((node, Lsn(end)) for node, end in enumerate(ends))
             one.messages.append(LogsMessage(read=tuple(rng.sample(read, nodes))))
         while rng.random() < 0.4:
-            one.messages.append(_noise(rng, nodes, begun=number >= first))
+            one.messages.append(_noise(rng, ends, begun=number >= first))
         rng_node = rng.randrange(nodes)
         if number < first or rng.random() < 0.8:
             ends[rng_node] += rng.choice((0, 1, 7)) if number > first else rng.randint(1, 5)
@@ -49,9 +49,9 @@ def make_log(rng: random.Random, nodes: int, count: int) -> list[Merged]:
     return log
 
 
-def _noise(rng: random.Random, nodes: int, *, begun: bool) -> LogsMessage:
-    """A message that begins no state. Before one has begun it may name any node."""
-    most = nodes if begun else 64
+def _noise(rng: random.Random, ends: list[int], *, begun: bool) -> LogsMessage:
+    """A message that begins no state. Before one has begun it may name any node. `ends`: of the last commit of each node."""
+    most = len(ends) if begun else 64
 
     def node() -> int:
         return rng.randrange(most)
@@ -59,11 +59,17 @@ def _noise(rng: random.Random, nodes: int, *, begun: bool) -> LogsMessage:
     published = tuple(
         (rng.choice(_GTIDS), tuple(node() for _ in range(rng.randint(0, 2)))) for _ in range(rng.choice((0, 0, 1, 2)))
     )
-    closed = tuple((rng.choice(_GTIDS), node(), Lsn(rng.randint(0, 200))) for _ in range(rng.choice((0, 0, 1, 2))))
+    closed = []
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        number = node()
+        if begun:
+            ends[number] += rng.choice((0, 1, 7))
+        end = ends[number] if begun else rng.randint(0, 200)
+        closed.append((rng.choice(_GTIDS), number, Lsn(end), rng.randint(1, 9)))
     read = tuple((node(), Lsn(rng.randint(0, 200))) for _ in range(rng.choice((0, 1))))
     if not begun:
         read = tuple((number or 1, end) for number, end in read)
-    return LogsMessage(published, closed, read)
+    return LogsMessage(published, tuple(closed), read)
 
 
 class Reference:
@@ -80,11 +86,13 @@ class Reference:
         for message in one.messages:
             self._take(message, one.end)
         if self.read and one.mark is not None:
-            node, end = one.mark
-            if end > self.last[node][1]:
-                self.last[node] = (self.last[node][1], end, one.time_us)
-                self.known[node] = one.end > self.unknown_end
-            self.read[node] = max(self.read[node], end)
+            self._commit(*one.mark, one.time_us, one.end)
+
+    def _commit(self, node: int, end: int, time_us: int, end_of_it: int) -> None:
+        if end > self.last[node][1]:
+            self.last[node] = (self.last[node][1], end, time_us)
+            self.known[node] = end_of_it > self.unknown_end
+        self.read[node] = max(self.read[node], end)
 
     def _take(self, message: LogsMessage, end_of_it: int) -> None:
         if not self.read:
@@ -95,9 +103,9 @@ class Reference:
             self.last = [(end, end, 0) for end in self.read]
             self.known = [end_of_it > self.unknown_end] * len(found)
         self.pairs |= {(gtid, node) for gtid, nodes in message.published for node in nodes}
-        for gtid, node, end in message.closed:
+        for gtid, node, end, time_us in message.closed:
             self.pairs.discard((gtid, node))
-            self.read[node] = max(self.read[node], end.value)
+            self._commit(node, end.value, time_us, end_of_it)
         for node, end in message.read:
             self.read[node] = max(self.read[node], end.value)
 
