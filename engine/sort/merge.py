@@ -1,0 +1,634 @@
+"""Merges the logs of several nodes into one order, in which each global transaction is one transaction.
+
+A global transaction is committed in two phases: its parts on several nodes are prepared, then a coordinator decides, then each node commits
+its part. What is known of it lies in different logs, which are read at different speeds and whose clocks differ. The rules:
+
+- The order of each log is kept among its commits, and nothing that follows a node's part of a global transaction comes before it.
+- A global transaction is released at the coordinator's commit, or at the first commit of a prepared part where the coordinator has no part.
+  By then every part is known: each was prepared before the first commit was written anywhere, so it is enough that every node is read up to
+  a position that was taken there after the first commit was seen. No clock decides that.
+- Later commits of its other parts only close it. A rollback of a part that was not committed anywhere drops that part.
+- `Order.STRICT` puts unrelated transactions in the order of their stamps: commit times made ascending in each log. A node without unread
+  records holds the others up until it is known to be read beyond a position that was taken after they were seen; what it writes later is
+  stamped later by construction. `Order.CAUSAL` lets unrelated transactions pass.
+
+Pure: who reads the logs passes records, positions and marks in, and gets what can be released. The rules follow the merging of recovery
+logs of partition nodes by Liu, Lindsay et al. (CaptureEEE), with completeness by positions in place of timestamps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, StrEnum
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.model.fault import EngineFault, FaultKind
+
+Ints = npt.NDArray[np.int64]
+
+
+class Order(StrEnum):
+    """Which order unrelated transactions of different nodes get."""
+
+    STRICT = "strict"
+    """That of their stamps. A node that cannot be reached holds up the others."""
+    CAUSAL = "causal"
+    """That in which they are read. Only global transactions wait for other nodes."""
+
+
+class EntryKind(Enum):
+    """Records that decide on global transactions."""
+
+    PREPARE = "prepare"
+    OWN_COMMIT = "own commit"
+    """The coordinator's commit, with its own part."""
+    COMMIT_PREPARED = "commit prepared"
+    ROLLBACK_PREPARED = "rollback prepared"
+
+
+NO_ROWS = -1
+"""The place of a part without rows."""
+_COMMITS = frozenset({EntryKind.OWN_COMMIT, EntryKind.COMMIT_PREPARED})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record of one node's log that belongs to the global transaction `gtid`. `end`: its end in that log; `time_us`: its time there."""
+
+    kind: EntryKind
+    gtid: str
+    end: int
+    time_us: int
+    place: int = 0
+    """Of PREPARE and OWN_COMMIT: where the caller keeps the part's rows."""
+    begin: int = 0
+    """Of PREPARE: where the record begins; a reader that starts at or before gets the rows again."""
+    participants: frozenset[int] | None = None
+    """The nodes that have a part, if the record names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRun:
+    """Local transactions in their order: `nodes` (uint8), `ends` in the node's log, `times_us` and `places` as the caller gave them."""
+
+    nodes: npt.NDArray[np.uint8]
+    ends: Ints
+    times_us: Ints
+    places: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """A global transaction, whole. `node`, `end`, `time_us`: the record at which it is released. `parts`: node and place, by node."""
+
+    gtid: str
+    node: int
+    end: int
+    time_us: int
+    parts: tuple[tuple[int, int], ...]
+    open: tuple[int, ...]
+    """The nodes on which its part is prepared still, as far as their logs are merged."""
+    rolled_back: tuple[int, ...] = ()
+    """The nodes that rolled their part back: what is right only its owner knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A node has committed its part of a global transaction that was released before."""
+
+    gtid: str
+    node: int
+    end: int
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A record that releases nothing: a PREPARE, or a rollback."""
+
+    kind: EntryKind
+    gtid: str
+    node: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """A node rolled back its part of a global transaction that was released as committed: what is right only its owner knows."""
+
+    gtid: str
+    node: int
+    end: int
+
+
+Merged = LocalRun | Global | Closed | Passed | InDoubt
+
+
+@dataclass(slots=True)
+class _Run:
+    ends: Ints
+    times_us: Ints
+    stamps: Ints
+    places: Ints
+
+
+@dataclass(slots=True)
+class _Part:
+    """`passed`: everything before its record in its log is released."""
+
+    place: int
+    begin: int
+    stamp: int
+    passed: bool = False
+
+
+@dataclass(slots=True)
+class _Global:
+    """A global transaction. One id may name several, one after another."""
+
+    gtid: str
+    prepared: dict[int, _Part] = field(default_factory=dict)
+    own: tuple[int, _Part] | None = None
+    """The coordinator's node and part."""
+    seen: set[int] = field(default_factory=set)
+    """Every node that prepared a part and did not roll it back."""
+    rolled_back: set[int] = field(default_factory=set)
+    decided: bool = False
+    """A commit was read."""
+    participants: frozenset[int] | None = None
+    marks: Sequence[int] | None = None
+    """By node, where its log ended after the first commit was seen."""
+    released: bool = False
+    stamp: int = 0
+    """Of its release."""
+    waiting: set[int] = field(default_factory=set)
+    """The nodes that have not committed their part since the release."""
+
+    def takes(self, node: int, end: int) -> bool:
+        """Whether a part that a node prepared up to `end` can belong to it."""
+        late = self.marks is not None and end > self.marks[node]
+        return not (node in self.seen or late or (self.own is not None and self.own[0] == node))
+
+    @property
+    def commit_stamp(self) -> int:
+        """The least one of a commit: later than every prepare."""
+        return 1 + max((part.stamp for part in self.prepared.values()), default=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    entry: Entry
+    stamp: int
+    of: _Global
+    part: _Part | None = None
+    """Of PREPARE."""
+    dropped: bool = False
+    """A rollback whose part does not belong to `of` any more."""
+
+
+@dataclass(slots=True)
+class _Node:
+    number: int
+    after: int
+    """Commits that end at or before were released by an earlier run."""
+    passed: int
+    """The end of the last record that is not in the queue any more."""
+    read: int = 0
+    """Everything that ends at or before was passed in."""
+    queue: deque[_Run | _Queued] = field(default_factory=deque)
+    floor: int = 0
+    """Every record that is not released is stamped with at least this. While the queue is empty it is the node's virtual time."""
+    tail: int = 0
+    """The stamp of the last record of the queue."""
+    raises: list[tuple[int, int]] = field(default_factory=list)
+    """Without records, once read up to the first number: its virtual time is at least the second one."""
+    prepared: dict[str, _Global] = field(default_factory=dict)
+    """What is prepared on it after the last record that was passed in."""
+
+    def stamped(self, time_us: int) -> int:
+        self.tail = max(self.floor, self.tail, time_us)
+        return self.tail
+
+    def settle(self) -> None:
+        """Raise the virtual time of a node without records."""
+        if self.queue:
+            return
+        self.floor = max(self.floor, self.tail)
+        for upto, stamp in [each for each in self.raises if each[0] <= self.read]:
+            self.raises.remove((upto, stamp))
+            self.floor = max(self.floor, stamp)
+
+    @property
+    def released_to(self) -> int:
+        """Everything that committed up to here was released, or needs no release. Not after the beginning of what follows: the reader of
+        a log is sent what begins at or after the position that it confirmed."""
+        return self.passed if self.queue else max(self.passed, self.read)
+
+
+class LogMerge:
+    """The merge of the logs of `nodes` nodes. Used by one thread.
+
+    Args:
+        nodes: their number; nodes are named by number from 0 on.
+        order: see Order.
+        after: by node, up to where commits were released by an earlier run. A log may begin before: what is known is dropped.
+        unclosed: global transactions that were released, with the nodes that have not committed their part up to `after`.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        order: Order = Order.STRICT,
+        after: Sequence[int] | None = None,
+        unclosed: Mapping[str, Collection[int]] | None = None,
+    ) -> None:
+        after = after or [0] * nodes
+        self._order = order
+        self._nodes = [_Node(number, after[number], after[number]) for number in range(nodes)]
+        self._live: dict[str, list[_Global]] = {}
+        """Those that are not released, by id; of one id in the order in which they began."""
+        self._unclosed = {
+            (gtid, node): found
+            for gtid, waiting in (unclosed or {}).items()
+            for found in [_Global(gtid, released=True, waiting=set(waiting))]
+            for node in waiting
+        }
+        """Those of an earlier run, by id and node, until the record was passed in that ends the node's part."""
+        self._undated: list[_Global] = []
+        """Decided, and no marks were asked for since."""
+        self._asked: list[_Global] | None = None
+        """Those that get the marks that are being taken; None: none are."""
+        self._raise_to = 0
+        self._raised_to = 0
+
+    def add_commits(self, node: int, ends: Ints, times_us: Ints, places: Ints) -> int:
+        """Local transactions, in the order of the node's log. `ends` ascend. Returns how many of them are not needed, because they were
+        released by an earlier run: the first ones."""
+        if not len(ends):
+            return 0
+        log = self._nodes[node]
+        _check_order(log, int(ends[0]))
+        log.read = int(ends[-1])
+        known = int(np.searchsorted(ends, log.after, side="right"))
+        if known < len(ends):
+            stamps = np.maximum.accumulate(np.maximum(times_us[known:], log.stamped(0)))
+            log.tail = int(stamps[-1])
+            log.queue.append(_Run(ends[known:], times_us[known:], stamps, places[known:]))
+        return known
+
+    def add(self, node: int, entry: Entry) -> int | None:
+        """The next record of a node's log that belongs to a global transaction. Returns the place of a part that is not needed, because it
+        was rolled back, or released by an earlier run; None if there is none.
+
+        Raises EngineFault(LOG_UNREADABLE) for a record that cannot follow those before it.
+        """
+        log = self._nodes[node]
+        if (
+            entry.kind is not EntryKind.PREPARE
+        ):  # One that was prepared while a slot was created is sent when it is committed.
+            _check_order(log, entry.end)
+        log.read = max(log.read, entry.end)
+        if entry.kind is EntryKind.PREPARE:
+            return self._prepare(log, entry)
+        if entry.kind is EntryKind.OWN_COMMIT:
+            return self._own_commit(log, entry)
+        return self._end_prepared(log, entry)
+
+    def heard(self, node: int, read: int, clock_us: int = 0) -> None:
+        """Everything of a node's log up to `read` was passed in. `clock_us`: its clock when it ended there; 0 = unknown."""
+        log = self._nodes[node]
+        log.read = max(log.read, read)
+        log.settle()
+        if not log.queue:
+            log.floor = max(log.floor, clock_us)
+
+    def wants_marks(self) -> bool:
+        """Whether the ends of all logs should be taken now: something waits for a node that may have nothing to say."""
+        return self._asked is None and (bool(self._undated) or self._late_stamp() >= max(self._raised_to, 1))
+
+    def ask_marks(self) -> None:
+        """The caller begins to take the end of every log; `marked` follows."""
+        self._asked, self._undated = self._undated, []
+        # One more: of equal stamps that of the smaller node is first.
+        self._raise_to = self._late_stamp() + 1 if self._order is Order.STRICT else 0
+
+    def marked(self, ends: Sequence[int] | None) -> None:
+        """The ends of all logs, each taken after the last `ask_marks`. None: they could not be taken."""
+        asked, self._asked = self._asked or [], None
+        if ends is None:
+            self._undated = asked + self._undated
+            return
+        for found in asked:
+            found.marks = ends
+        self._raised_to = max(self._raised_to, self._raise_to)
+        for log, end in zip(self._nodes, ends, strict=True):
+            log.raises = [each for each in log.raises if each[1] > log.floor]
+            log.raises.append((end, self._raise_to))
+
+    def release(self) -> list[Merged]:
+        """What can be released now, in its order.
+
+        Raises EngineFault(LOG_UNREADABLE) if commits of global transactions contradict each other.
+        """
+        found: list[Merged] = []
+        step = self._strict if self._order is Order.STRICT else self._causal
+        while True:
+            released = step()
+            if released is None:
+                self._check_circles()
+                return found
+            found.append(released)
+
+    def released_to(self) -> list[int]:
+        """By node: everything that committed up to here was released, or needs no release."""
+        return [log.released_to for log in self._nodes]
+
+    def releases_log(self) -> list[int]:
+        """By node: what a later run may be sent from. Before that, its log has nothing that is prepared and not released.
+
+        After a restart that is known only of what was read again.
+        """
+        found = [min(log.released_to, log.read) for log in self._nodes]
+        for each in self._alive():
+            for node, part in each.prepared.items():
+                found[node] = min(found[node], part.begin)
+        return found
+
+    def waits_for(self) -> frozenset[int]:
+        """The nodes that have to be read further, for what was read of others."""
+        late = {node for each in self._alive() if each.decided for node in self._unread(each)}
+        stamp = self._late_stamp()
+        late.update(log.number for log in self._nodes if not log.queue and log.floor < stamp)
+        return frozenset(late)
+
+    def _prepare(self, log: _Node, entry: Entry) -> int | None:
+        again = log.prepared.get(entry.gtid)
+        if again is not None:
+            return self._replace(log.number, again, entry)
+        before = self._unclosed.get((entry.gtid, log.number))
+        if before is not None:
+            log.prepared[entry.gtid] = before
+            return entry.place
+        alive = self._live.get(entry.gtid, ())
+        found = next((each for each in alive if each.takes(log.number, entry.end)), None) or self._new(entry.gtid)
+        stamp = log.stamped(entry.time_us)
+        part = found.prepared[log.number] = _Part(entry.place, entry.begin, stamp)
+        found.seen.add(log.number)
+        found.rolled_back.discard(log.number)
+        log.prepared[entry.gtid] = found
+        self._name(found, entry)
+        log.queue.append(_Queued(entry, stamp, found, part))
+        return None
+
+    @staticmethod
+    def _replace(node: int, found: _Global, entry: Entry) -> int:
+        """A part is sent again, before the record that ends it: its rows count once."""
+        if found.released:
+            return entry.place
+        part = found.prepared[node]
+        unneeded, part.place = part.place, entry.place
+        return unneeded
+
+    def _own_commit(self, log: _Node, entry: Entry) -> int | None:
+        if entry.end <= log.after:
+            return entry.place
+        alive = self._live.get(entry.gtid, ())
+        found = next((each for each in alive if each.own is None), None) or self._new(entry.gtid)
+        stamp = log.stamped(entry.time_us)
+        found.own = log.number, _Part(entry.place, entry.begin, stamp)
+        self._name(found, entry)
+        self._decide(found)
+        log.queue.append(_Queued(entry, stamp, found))
+        return None
+
+    def _end_prepared(self, log: _Node, entry: Entry) -> int | None:
+        found = log.prepared.pop(entry.gtid, None)
+        if entry.end <= log.after:
+            return None if found is None else self._drop(log.number, found)
+        found = self._unclosed.pop((entry.gtid, log.number), found)
+        if found is None:
+            if entry.kind is EntryKind.ROLLBACK_PREPARED:
+                return None
+            # A part that only locked rows: some versions send nothing when it is prepared.
+            self._prepare(log, replace(entry, kind=EntryKind.PREPARE, place=NO_ROWS, begin=entry.end))
+            found = log.prepared.pop(entry.gtid)
+        unneeded, dropped = None, entry.kind is EntryKind.ROLLBACK_PREPARED and not found.released
+        if dropped:
+            # An id may be used again for another try, in which this node prepares its part once more.
+            unneeded = self._drop(log.number, found)
+            found.rolled_back.add(log.number)
+        elif not found.released:
+            self._decide(found)
+        log.queue.append(_Queued(entry, log.stamped(entry.time_us), found, dropped=dropped))
+        return unneeded
+
+    def _alive(self) -> Iterator[_Global]:
+        return chain.from_iterable(self._live.values())
+
+    def _new(self, gtid: str) -> _Global:
+        found = _Global(gtid)
+        self._live.setdefault(gtid, []).append(found)
+        return found
+
+    def _drop(self, node: int, found: _Global) -> int | None:
+        """A part does not belong to it any more. Returns its place; None if its rows are not kept."""
+        if found.released:
+            return None
+        part = found.prepared.pop(node)
+        found.seen.discard(node)
+        if not found.prepared and found.own is None:
+            self._leave(found)
+        return None if part.place == NO_ROWS else part.place
+
+    def _leave(self, found: _Global) -> None:
+        alive = self._live[found.gtid]
+        alive[:] = [each for each in alive if each is not found]
+        if not alive:
+            del self._live[found.gtid]
+
+    @staticmethod
+    def _name(found: _Global, entry: Entry) -> None:
+        if entry.participants is not None:
+            found.participants = (found.participants or frozenset()) | entry.participants
+
+    def _decide(self, found: _Global) -> None:
+        if not found.decided:
+            found.decided = True
+            self._undated.append(found)
+
+    def _unread(self, found: _Global) -> list[int]:
+        """The nodes that have to be read further before every part is known."""
+        if found.participants is not None:
+            parts = found.seen if found.own is None else found.seen | {found.own[0]}
+            # A part that was prepared before the restart may have ended before it, which its log says up to `after`.
+            again = {node for node in found.participants if self._nodes[node].read < self._nodes[node].after}
+            return sorted(found.participants - parts | again)
+        if found.marks is None:
+            return [log.number for log in self._nodes]
+        return [log.number for log, mark in zip(self._nodes, found.marks, strict=True) if log.read < mark]
+
+    def _late_stamp(self) -> int:
+        """The latest stamp of a record that is not released, if the order follows stamps."""
+        if self._order is not Order.STRICT:
+            return 0
+        return max((max(log.tail, self._stamp(log)) for log in self._nodes if log.queue), default=0)
+
+    def _stamp(self, log: _Node) -> int:
+        """Of a node's next record; its virtual time if it has none."""
+        log.settle()
+        if not log.queue:
+            return log.floor
+        head = log.queue[0]
+        return max(int(head.stamps[0]) if isinstance(head, _Run) else _least(head), log.floor)
+
+    def _waits_for(self, head: _Run | _Queued) -> int | None:
+        """Another node, if the commit of a global transaction comes after a record that is in that node's queue still: one of its prepares,
+        with what precedes it there, or the coordinator's commit."""
+        if isinstance(head, _Run) or head.of.released or head.entry.kind not in _COMMITS:
+            return None
+        before = next((node for node, part in head.of.prepared.items() if not part.passed), None)
+        if before is None and head.entry.kind is EntryKind.COMMIT_PREPARED and head.of.own is not None:
+            return head.of.own[0]
+        return before
+
+    def _is_ready(self, queued: _Queued) -> bool:
+        if queued.entry.kind in (EntryKind.PREPARE, EntryKind.ROLLBACK_PREPARED) or queued.of.released:
+            return True
+        return not self._unread(queued.of)
+
+    def _causal(self) -> Merged | None:
+        for log in self._nodes:
+            head = log.queue[0] if log.queue else None
+            if isinstance(head, _Run):
+                log.queue.popleft()
+                log.passed = int(head.ends[-1])
+                return LocalRun(np.full(len(head.ends), log.number, np.uint8), head.ends, head.times_us, head.places)
+            if head is not None and self._is_ready(head) and self._waits_for(head) is None:
+                return self._deliver(log, head)
+        return None
+
+    def _strict(self) -> Merged | None:
+        # What waits for a record of another log comes after it, whatever its stamp is.
+        nodes = [log for log in self._nodes if not log.queue or self._waits_for(log.queue[0]) is None]
+        log = min(nodes, key=lambda each: (self._stamp(each), each.number), default=None)
+        if log is None or not log.queue:
+            return None
+        head = log.queue[0]
+        if isinstance(head, _Run):
+            return self._runs(nodes)
+        return self._deliver(log, head) if self._is_ready(head) else None
+
+    def _runs(self, nodes: Sequence[_Node]) -> LocalRun:
+        """The local transactions that come before everything else."""
+        limits = {log.number: self._limit(log) for log in nodes}
+        taken: list[tuple[_Run, Ints, int]] = []
+        for log in nodes:
+            head = log.queue[0] if log.queue else None
+            if not isinstance(head, _Run):
+                continue
+            stamps = np.maximum(head.stamps, log.floor)
+            others = [limit for number, limit in limits.items() if number != log.number]
+            count = len(stamps) if not others else _before(stamps, log.number, *min(others))
+            if count:
+                taken.append((head, stamps[:count], log.number))
+        for head, stamps, number in taken:
+            self._cut(self._nodes[number], head, len(stamps), int(stamps[-1]))
+        order = np.argsort(np.concatenate([stamps for _, stamps, _ in taken]), kind="stable")
+        numbers = np.concatenate([np.full(len(stamps), number, np.uint8) for _, stamps, number in taken])
+        ends = np.concatenate([head.ends[: len(stamps)] for head, stamps, _ in taken])
+        times = np.concatenate([head.times_us[: len(stamps)] for head, stamps, _ in taken])
+        places = np.concatenate([head.places[: len(stamps)] for head, stamps, _ in taken])
+        return LocalRun(numbers[order], ends[order], times[order], places[order])
+
+    def _limit(self, log: _Node) -> tuple[int, int]:
+        """The least stamp and node of what follows a node's first run, or of what it may write still."""
+        if not log.queue or not isinstance(log.queue[0], _Run):
+            return self._stamp(log), log.number
+        last = max(int(log.queue[0].stamps[-1]), log.floor)
+        if len(log.queue) == 1:
+            return last, log.number
+        following = log.queue[1]
+        return max(last, int(following.stamps[0]) if isinstance(following, _Run) else _least(following)), log.number
+
+    @staticmethod
+    def _cut(log: _Node, run: _Run, count: int, stamp: int) -> None:
+        log.floor, log.passed = max(log.floor, stamp), int(run.ends[count - 1])
+        log.queue.popleft()
+        if count < len(run.ends):
+            rest = _Run(run.ends[count:], run.times_us[count:], run.stamps[count:], run.places[count:])
+            log.queue.appendleft(rest)
+
+    def _deliver(self, log: _Node, queued: _Queued) -> Merged:
+        """Process a node's next record."""
+        stamp = self._stamp(log)
+        log.queue.popleft()
+        entry, found, node = queued.entry, queued.of, log.number
+        log.floor, log.passed = stamp, max(log.passed, entry.end)
+        if entry.kind is EntryKind.PREPARE:
+            if queued.part is not None:
+                queued.part.passed = True
+            return Passed(entry.kind, entry.gtid, node, entry.end)
+        if queued.dropped:
+            return Passed(entry.kind, entry.gtid, node, entry.end)
+        if found.released:
+            found.waiting.discard(node)
+            if entry.kind is EntryKind.ROLLBACK_PREPARED:
+                return InDoubt(entry.gtid, node, entry.end)
+            return Closed(entry.gtid, node, entry.end, entry.time_us)
+        return self._publish(found, node, entry, stamp)
+
+    def _publish(self, found: _Global, node: int, entry: Entry, stamp: int) -> Global:
+        self._leave(found)
+        found.released, found.stamp = True, stamp
+        found.waiting = {each for each in found.prepared if each != node}
+        parts = {each: part.place for each, part in found.prepared.items() if part.place != NO_ROWS}
+        if found.own is not None:
+            parts[found.own[0]] = found.own[1].place
+        waiting = tuple(sorted(found.waiting))
+        rolled_back = tuple(sorted(found.rolled_back))
+        return Global(entry.gtid, node, entry.end, entry.time_us, tuple(sorted(parts.items())), waiting, rolled_back)
+
+    def _check_circles(self) -> None:
+        """Commits that wait for each other in a circle: no order of their logs is possible."""
+        for log in self._nodes:
+            met: set[int] = set()
+            at: int | None = log.number
+            while at is not None:
+                if at in met:
+                    raise _unreadable(
+                        "commits of global transactions contradict each other: an id was used again too soon"
+                    )
+                met.add(at)
+                queue = self._nodes[at].queue
+                at = self._waits_for(queue[0]) if queue else None
+
+
+def _least(queued: _Queued) -> int:
+    """The record's stamp: after everything that it depends on in other logs, as far as that is known."""
+    entry, found = queued.entry, queued.of
+    if entry.kind in (EntryKind.PREPARE, EntryKind.ROLLBACK_PREPARED):
+        return queued.stamp
+    if found.released:
+        return max(queued.stamp, found.stamp + 1)
+    return max(queued.stamp, found.commit_stamp)
+
+
+def _before(stamps: Ints, node: int, limit: int, other: int) -> int:
+    """How many of a node's ascending stamps come before a stamp of another node; of equal ones that of the smaller node is first."""
+    if node < other:
+        return int(np.searchsorted(stamps, limit, side="right"))
+    return int(np.searchsorted(stamps, limit, side="left"))
+
+
+def _check_order(log: _Node, end: int) -> None:
+    if end <= log.read:
+        raise _unreadable(f"the log of node {log.number} does not ascend")
+
+
+def _unreadable(detail: str) -> EngineFault:
+    return EngineFault(FaultKind.LOG_UNREADABLE, "merge", detail)
