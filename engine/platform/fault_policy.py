@@ -307,7 +307,9 @@ POLICIES: dict[FaultKind, Policy] = {
         "Check that the node runs and can be reached: nothing is applied before its log is known. Replication resumes by itself.",
     ),
     FaultKind.GLOBAL_IN_DOUBT: Policy(
-        Action.PARK_TABLE, "Make the nodes agree on the transaction that the reason names. " + _RELOAD_TABLE
+        Action.FAIL_SUBSCRIPTION,
+        "Make the nodes agree on the transaction that the reason names. POST /subscriptions/{name}/reloads then copies all tables; old"
+        " rows stay readable until the swap.",
     ),
     FaultKind.CYCLE_OVERDUE: Policy(
         Action.TELL, "Let comparisons begin less often, or give them a larger share of the source's time."
@@ -328,7 +330,6 @@ RESERVED = frozenset(
         FaultKind.SOURCE_WRITES_HIDDEN,
         FaultKind.GTID_DOMAINS,
         FaultKind.BINLOG_PURGED,
-        FaultKind.GLOBAL_IN_DOUBT,
         FaultKind.CYCLE_OVERDUE,
         FaultKind.KEY_NOT_ORDERED,
         FaultKind.READER_PROTOCOL,

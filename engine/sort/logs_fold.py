@@ -49,7 +49,7 @@ class LogsFold:
         self, closed: CommittedTransactions, seen: list[LogsSeen]
     ) -> tuple[int, list[tuple[int, Closed]]]:
         """Take the messages. Returns the number of the first transaction whose commit counts, since before the state begins none does; and
-        the commits on nodes that messages tell of, each with the number of its message's transaction."""
+        the commits on nodes that messages name, each with the number of its message's transaction."""
         messages = [(one.ordinal, LogsMessage.parse(one.content)) for one in seen]
         closings: list[tuple[int, Closed]] = []
         first = 0
@@ -69,7 +69,7 @@ class LogsFold:
     def _take_commits(
         self, logs: MergedLogs, taken: CommittedTransactions, first: int, closings: list[tuple[int, Closed]]
     ) -> None:
-        """`closings`: a message's transaction is after the commits that it tells of."""
+        """`closings`: a message's transaction is after the commits that it names."""
         run = taken if isinstance(taken, TransactionRun) else None
         marks = np.empty(0, np.uint64) if run is None else run.commits[first:]
         marked = np.flatnonzero(marks & _END_BITS)

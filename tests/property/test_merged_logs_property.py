@@ -15,7 +15,7 @@ from tests.property.node_logs import Reader, World
 
 CASES = 2_000
 """Histories that Hypothesis generates."""
-SEEDS = 8_000
+SEEDS = 12_000
 """Random histories of mostly useful actions: some defects showed in one of ten thousand only."""
 _ACTION = st.tuples(st.integers(0, 13), st.integers(0, 3), st.integers(0, 5), st.integers(0, 7))
 _HISTORY = st.tuples(st.integers(1, 4), st.sampled_from(Order), st.lists(_ACTION, min_size=5, max_size=90))

@@ -88,6 +88,10 @@ class Node:
         for statement in statements:
             self.database.execute(statement)
 
+    def insert_other(self) -> None:
+        """A transaction on the table `other`, where there is one."""
+        self.execute("INSERT INTO other DEFAULT VALUES")
+
     def insert(self, number: int) -> None:
         self.execute(insert(number))
 
@@ -120,17 +124,25 @@ class Node:
         )
         return found[0][0]
 
+    def session_of(self, start: Lsn, last: LastCommit | None = None) -> PostgresLogStream:
+        """An open session, which the caller closes."""
+        return open_stream(self.connector, self.slot, start, "penstock-node-1", ("p",), last=last, two_phase=True)
+
     @contextmanager
     def session(self, start: Lsn | None = None, last: LastCommit | None = None) -> Iterator[PostgresLogStream]:
         """An open session; after it the slot is free."""
         begin = self.begin if start is None else start
-        stream = open_stream(self.connector, self.slot, begin, "penstock-node-1", ("p",), last=last, two_phase=True)
+        stream = self.session_of(begin, last)
         try:
             yield stream
         finally:
             stream.close()
-            free = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND NOT active"
-            wait_until(lambda: self.database.execute(free, [self.slot]), what="the slot is free")
+            self.await_free()
+
+    def await_free(self) -> None:
+        """Wait until no session uses the slot."""
+        free = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND NOT active"
+        wait_until(lambda: self.database.execute(free, [self.slot]), what="the slot is free")
 
     def read(
         self, *, confirm: Lsn | None = None, start: Lsn | None = None, last: LastCommit | None = None

@@ -1,0 +1,1 @@
+"""Several PostgreSQL databases as one source: their logs are merged into one."""

@@ -1,0 +1,319 @@
+"""The stream of the merged log: reads the nodes' streams side by side, merges them, and confirms to each node what is durable."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engine.model.control import ControlKind
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.merged_logs import LogsMessage, MergedLogs
+from engine.model.position import Lsn
+from engine.model.source import RecordChunk
+from engine.records.change_counts import ChangeCounter
+from engine.records.scan import find_controls
+from engine.sort.merge import Closed, Global, InDoubt, LocalRun, LogMerge, Merged, Order, Passed
+from engine.sources.postgres_log.own_messages import own_records
+from engine.sources.postgres_log.stream import CHUNK_BYTES, PostgresLogStream
+from engine.sources.postgres_logs.merged_chunk import ChunkWriter, Numbered
+from engine.sources.postgres_logs.merged_numbers import NEVER, MergedNumbers
+from engine.sources.postgres_logs.node_ends import NodeEnds
+from engine.sources.postgres_logs.node_log import Naming, NodeLog, is_part
+from engine.sources.postgres_logs.relations import Numbers, Relations
+
+HELD_BYTES = 64 * 1024 * 1024
+"""Bytes of a node's transactions that wait for the merge, from which on it is not read any more. Not measured."""
+_ASK_S = 0.010
+"""Seconds between two requests to a node for its position, while something waits for it."""
+_TELL_S = 10.0
+"""Seconds after which positions without transactions are written to the merged log, so that nodes may release their logs."""
+_NAPS = ((192 * 1024, 0.020), (16 * 1024, 0.010), (1, 0.001))
+"""Bytes of one round of reads, and the pause in seconds after it: fewer and larger reads cost sources less (see postgres_log.stream)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRules:
+    """How the logs are merged."""
+
+    order: Order
+    naming: Naming
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStreams:
+    """The open streams of all nodes, by number, with their names; and what takes the ends of their logs."""
+
+    names: tuple[str, ...]
+    streams: tuple[PostgresLogStream, ...]
+    ends: NodeEnds
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the merged log says of the logs. `read`: by node."""
+
+    read: list[int]
+    closed: list[tuple[str, int, Lsn, int]] = field(default_factory=list)
+    """Not written yet."""
+    at_s: float = 0.0
+
+
+class MergedStream:
+    """`LogStream` over several nodes. Used by one thread."""
+
+    def __init__(
+        self,
+        nodes: NodeStreams,
+        rules: MergeRules,
+        numbers: Numbers,
+        start: Lsn,
+        kept: MergedLogs,
+        wake: int | None = None,
+    ) -> None:
+        """`start`: the position up to which the engine has the merged log; `kept`: the state of the logs there."""
+        self._nodes = nodes
+        count = len(nodes.streams)
+        after = [log.read.value for log in kept.nodes]
+        self._merge = LogMerge(count, rules.order, after, kept.open)
+        relations = Relations(numbers)
+        self._logs = [NodeLog(node, rules.naming, self._merge, relations) for node in range(count)]
+        self._writer = ChunkWriter(self._logs, relations)
+        self._numbers = MergedNumbers(start.value)
+        self._start = start
+        self._wake = wake
+        self._out: deque[RecordChunk] = deque()
+        self._counter = ChangeCounter()
+        self._told = _Told(after)
+        self._confirmable: deque[tuple[int, list[int]]] = deque()
+        """By position of the merged log: what each node may release once that is durable."""
+        self._asked_s = 0.0
+        self._marked: list[int] = [0] * count
+        """By node, the last end of its log that was taken."""
+        self._rests_until = 0.0
+        self._write_position([(node, Lsn(position)) for node, position in enumerate(after)])
+        # Transactions have numbers below every mark that an earlier reader has given, until all is read that was committed by now.
+        self._first = self._numbers.mark([NEVER] * count)
+        nodes.ends.ask()
+        self._merge.ask_marks()
+
+    @property
+    def verified(self) -> bool:
+        return all(stream.verified for stream in self._nodes.streams)
+
+    @property
+    def waits_for(self) -> frozenset[str]:
+        """The names of the nodes that have to be read further, for what was read of others."""
+        return frozenset(self._nodes.names[node] for node in self._merge.waits_for())
+
+    def mark(self, positions: Mapping[str, Lsn]) -> Lsn:
+        """A position of the merged log that is reached when everything up to these positions of nodes is in it."""
+        wanted = [positions.get(name, Lsn(0)).value for name in self._nodes.names]
+        self._marked = [max(pair) for pair in zip(self._marked, wanted, strict=True)]
+        return Lsn(self._numbers.mark(wanted))
+
+    def read(self, timeout_s: float) -> RecordChunk | None:
+        deadline = time.monotonic() + timeout_s
+        while not self._out:
+            received = self._receive()
+            self._advance()
+            if self._out:
+                break
+            if not self._wait(deadline, received):
+                return None
+        return self._out.popleft()
+
+    def confirm(self, durable: Lsn) -> None:
+        reached: list[int] | None = None
+        while self._confirmable and self._confirmable[0][0] <= durable.value:
+            _, reached = self._confirmable.popleft()
+        if reached is not None:
+            for stream, position in zip(self._nodes.streams, reached, strict=True):
+                stream.confirm(Lsn(position))
+
+    def ask_position(self) -> None:
+        for stream in self._nodes.streams:
+            stream.ask_position()
+
+    def close(self) -> None:
+        for stream in self._nodes.streams:
+            stream.close()
+        self._nodes.ends.close()
+
+    def _receive(self) -> int:
+        """Read what has arrived of each node; returns its bytes."""
+        received = 0
+        for node, (stream, log) in enumerate(zip(self._nodes.streams, self._logs, strict=True)):
+            while log.held_bytes < HELD_BYTES:
+                chunk = stream.read(0.0)
+                if chunk is None:
+                    break
+                log.feed(chunk)
+                self._merge.heard(node, chunk.wal_end.value, stream.clock_us if chunk.count == 0 else 0)
+                received += len(chunk.data)
+        return received
+
+    def _advance(self) -> None:
+        """Release what can be released, and write it."""
+        self._take_ends()
+        for found in self._merge.release():
+            self._write(found)
+        if self._merge.wants_marks():
+            self._merge.ask_marks()
+            self._nodes.ends.ask()
+        included = self._merge.released_to()
+        if time.monotonic() >= self._told.at_s + _TELL_S and self._has_news(included):
+            self._write_position(self._news(included))
+        self._flush()
+        self._note_confirmable()
+        if self._numbers.reach(included):
+            self._out.append(_nothing(Lsn(self._numbers.last)))
+        self._ask_late()
+
+    def _take_ends(self) -> None:
+        self._nodes.ends.drain()
+        ends = self._nodes.ends.take()
+        if ends is not None:
+            self._numbers.place(self._first, ends)
+            self._merge.marked(ends)
+            self._marked = [max(pair) for pair in zip(self._marked, ends, strict=True)]
+
+    def _ask_late(self) -> None:
+        """Ask nodes for their positions that were not read up to an end of their log that was taken."""
+        now = time.monotonic()
+        late = [
+            stream
+            for stream, mark in zip(self._nodes.streams, self._marked, strict=True)
+            if stream.read_to.value < mark
+        ]
+        if late and now >= self._asked_s + _ASK_S:
+            self._asked_s = now
+            for stream in late:
+                stream.ask_position()
+
+    def _write(self, found: Merged) -> None:
+        if isinstance(found, LocalRun):
+            if self._told.closed:
+                self._write_position(())
+            self._write_local(found)
+            for node in np.unique(found.nodes).tolist():
+                self._include(node, int(found.ends[found.nodes == node][-1]))
+        elif isinstance(found, Global):
+            self._write_global(found)
+        elif isinstance(found, Closed):
+            self._told.closed.append((found.gtid, found.node, Lsn(found.end), found.time_us))
+        elif isinstance(found, InDoubt):
+            raise self._in_doubt(found.gtid, [found.node])
+        elif not isinstance(found, Passed):
+            raise TypeError(found)
+        if self._writer.bytes >= CHUNK_BYTES:
+            self._flush()
+
+    def _write_local(self, found: LocalRun) -> None:
+        at = 0
+        for single in [*np.flatnonzero(is_part(found.places)).tolist(), len(found.places)]:
+            if single > at:
+                part = slice(at, single)
+                run = LocalRun(found.nodes[part], found.ends[part], found.times_us[part], found.places[part])
+                first = self._numbers.take(single - at)
+                self._writer.run(run, np.arange(first, first + single - at, dtype=np.uint64))
+            at = single + 1
+            if single < len(found.places):
+                node = int(found.nodes[single])
+                number = Numbered(self._numbers.take(1), node, int(found.ends[single]), int(found.times_us[single]))
+                self._writer.begin(number, None)
+                self._writer.part(self._logs[node].take_part(int(found.places[single])))
+                self._writer.commit(number)
+
+    def _write_global(self, found: Global) -> None:
+        if found.rolled_back:
+            raise self._in_doubt(found.gtid, found.rolled_back)
+        message = LogsMessage(((found.gtid, found.open),) if found.open else (), tuple(self._told.closed))
+        at = Numbered(self._numbers.take(1), found.node, found.end, found.time_us)
+        self._writer.begin(at, message if message != LogsMessage() else None)
+        for node, place in found.parts:
+            self._writer.part(self._logs[node].take_part(place))
+        self._writer.commit(at)
+        self._closings_written()
+        self._include(found.node, found.end)
+
+    def _write_position(self, read: Sequence[tuple[int, Lsn]]) -> None:
+        """Write a transaction that says only up to where the logs are included. `read`: by node; all that was released is written."""
+        message = LogsMessage((), tuple(self._told.closed), tuple(read))
+        at = Numbered(self._numbers.take(1), 0, 0, time.time_ns() // 1000)
+        self._writer.begin(at, message)
+        self._writer.commit(at)
+        self._closings_written()
+        for node, position in read:
+            self._include(node, position.value)
+        self._told.at_s = time.monotonic()
+
+    def _closings_written(self) -> None:
+        for _, node, end, _ in self._told.closed:
+            self._include(node, end.value)
+        self._told.closed.clear()
+
+    def _include(self, node: int, position: int) -> None:
+        self._told.read[node] = max(self._told.read[node], position)
+
+    def _has_news(self, included: Sequence[int]) -> bool:
+        return bool(self._told.closed or self._news(included))
+
+    def _news(self, included: Sequence[int]) -> list[tuple[int, Lsn]]:
+        """The nodes whose logs are included further than the merged log says."""
+        told = self._told.read
+        return [(node, Lsn(now)) for node, now in enumerate(included) if now > told[node]]
+
+    def _flush(self) -> None:
+        """Make a chunk of what was written."""
+        if self._writer.bytes == 0:
+            return
+        data, offsets, written = self._writer.take()
+        controls, _ = find_controls(data, offsets, 0)
+        self._counter.count(data, offsets, controls)
+        known = [*controls["ordinal"][controls["kind"] == ControlKind.RELATION].tolist(), *written]
+        payloads = {at: data[offsets[at] : offsets[at + 1]].tobytes() for at in known}
+        others = np.setdiff1d(controls["ordinal"][controls["kind"] == ControlKind.MESSAGE], written)
+        if len(others):
+            payloads |= own_records(data, offsets, others, np.zeros(len(others), np.bool_))
+        self._out.append(RecordChunk(data, offsets, controls, payloads, Lsn(self._numbers.last)))
+
+    def _note_confirmable(self) -> None:
+        """Everything that was released is written: what nodes may release of their logs once it is durable. A part that is prepared has to
+        come again in a session that begins before its transaction."""
+        if not self._confirmable or self._confirmable[-1][0] < self._numbers.last:
+            released = [min(pair) for pair in zip(self._merge.releases_log(), self._told.read, strict=True)]
+            self._confirmable.append((self._numbers.last, released))
+
+    def _wait(self, deadline: float, received: int) -> bool:
+        """Wait for something to do. False at the deadline, or if `wake` is readable."""
+        now = time.monotonic()
+        nap = next((nap for least, nap in _NAPS if received >= least), 0.0)
+        if nap and now + nap < deadline:
+            time.sleep(nap)
+            return True
+        watched = [
+            stream.fileno()
+            for stream, log in zip(self._nodes.streams, self._logs, strict=True)
+            if log.held_bytes < HELD_BYTES
+        ]
+        watched += [self._nodes.ends.answered, *([] if self._wake is None else [self._wake])]
+        late = any(stream.read_to.value < mark for stream, mark in zip(self._nodes.streams, self._marked, strict=True))
+        until = min(deadline, now + _ASK_S) if late else min(deadline, now + 1.0)
+        ready, _, _ = select.select(watched, [], [], max(0.0, until - now))
+        return self._wake not in ready and time.monotonic() < deadline
+
+    def _in_doubt(self, gtid: str, nodes: Sequence[int]) -> EngineFault:
+        names = ", ".join(self._nodes.names[node] for node in nodes)
+        detail = f"it was committed on one node and rolled back on {names}"
+        return EngineFault(FaultKind.GLOBAL_IN_DOUBT, gtid, detail)
+
+
+def _nothing(position: Lsn) -> RecordChunk:
+    """Only the position has moved."""
+    controls, _ = find_controls(np.empty(0, np.uint8), np.zeros(1, np.int32), 0)
+    return RecordChunk(np.empty(0, np.uint8), np.zeros(1, np.int32), controls, {}, position)

@@ -1,0 +1,252 @@
+"""Cuts the records of one node's stream into transactions and parts of global ones, and keeps their rows until the merge releases them."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from engine.model.control import ControlKind
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.source import RecordChunk
+from engine.platform.compiled import Array
+from engine.records.two_phase import two_phase_of
+from engine.sort.merge import Entry, EntryKind, LogMerge
+from engine.sources.postgres_logs.relations import Relations, View
+
+_KINDS = {
+    ControlKind.COMMIT_PREPARED: EntryKind.COMMIT_PREPARED,
+    ControlKind.ROLLBACK_PREPARED: EntryKind.ROLLBACK_PREPARED,
+}
+_ENDS = frozenset({ControlKind.COMMIT, ControlKind.PREPARE})
+_BEGINS = frozenset({ControlKind.BEGIN, ControlKind.BEGIN_PREPARE})
+_PART = 1
+"""Low bit of the place of a transaction that is kept by itself; those of runs are even."""
+_PREFIX_AT = 10
+"""Bytes of a message record before its prefix: type, flags, position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How the records of global transactions name them.
+
+    `gid`: finds the id, as the group `gtid`, in the gid of a prepared part, and the nodes, by name and separated by commas, in the group
+    `participants`, if it has one. A gid that it does not match is the id as a whole. `own_prefix`: prefix of the logical message in the
+    coordinator's transaction whose content is the id, and in a second line the participants; None: the coordinator has no part.
+    """
+
+    gid: re.Pattern[str]
+    own_prefix: str | None
+    nodes: tuple[str, ...]
+
+    def of_gid(self, gid: str) -> tuple[str, frozenset[int] | None]:
+        found = self.gid.search(gid)
+        if found is None:
+            return gid, None
+        groups = found.groupdict()
+        return groups["gtid"], self._participants(groups.get("participants"))
+
+    def of_message(self, record: bytes) -> tuple[str, frozenset[int] | None] | None:
+        """What a message record says of its transaction: see `own_prefix`. None: it is another message."""
+        if self.own_prefix is None:
+            return None
+        head = self.own_prefix.encode() + b"\0"
+        if record[1:2] != b"\x01" or not record.startswith(head, _PREFIX_AT):
+            return None
+        gtid, _, listed = record[_PREFIX_AT + len(head) + 4 :].decode("utf-8", "surrogateescape").partition("\n")
+        return gtid, self._participants(listed or None)
+
+    def _participants(self, listed: str | None) -> frozenset[int] | None:
+        if listed is None:
+            return None
+        names = listed.split(",")
+        if not set(names) <= set(self.nodes):
+            unknown = sorted(set(names) - set(self.nodes))
+            detail = (
+                f"a global transaction names the participants {', '.join(unknown)}, which are no nodes of this source"
+            )
+            raise EngineFault(FaultKind.LOG_UNREADABLE, "merge", detail)
+        return frozenset(self.nodes.index(name) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Records `[first, stop)` of a chunk: `data` (uint8) and `offsets` (borders of all its records)."""
+
+    data: Array
+    offsets: Array
+    first: int
+    stop: int
+
+    @property
+    def bytes(self) -> int:
+        return int(self.offsets[self.stop] - self.offsets[self.first])
+
+
+@dataclass(slots=True)
+class Part:
+    """A transaction that is kept by itself, from BEGIN to COMMIT or PREPARE. `views`: the structures of its rows, each from a record of a
+    piece on."""
+
+    views: list[tuple[int, int, View]]
+    pieces: list[Piece] = field(default_factory=list)
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class Run:
+    """Whole local transactions of one chunk, without relation records. `places`: even, ascending; `starts`, `stops`: record numbers;
+    `view`: the structures of their rows."""
+
+    view: View
+    data: Array
+    offsets: Array
+    places: Array
+    starts: Array
+    stops: Array
+
+
+class NodeLog:
+    """The transactions of one node, on their way through the merge. Used by one thread."""
+
+    def __init__(self, node: int, naming: Naming, merge: LogMerge, relations: Relations) -> None:
+        self._node = node
+        self._relations = relations
+        self._view = View({})
+        self._naming = naming
+        self._merge = merge
+        self._runs: deque[Run] = deque()
+        self._parts: dict[int, Part] = {}
+        self._next = 0
+        self._open: Part | None = None
+        self._named: tuple[str, frozenset[int] | None] | None = None
+        """Of the open transaction, if a message has named it."""
+        self.held_bytes = 0
+        """Bytes of rows that are kept."""
+
+    def feed(self, chunk: RecordChunk) -> None:
+        """Pass the next records of the node's stream to the merge."""
+        controls = chunk.controls
+        kinds = controls["kind"]
+        plain = np.zeros(len(controls) + 1, np.bool_)
+        plain[:-2] = (kinds[:-1] == ControlKind.BEGIN) & (kinds[1:] == ControlKind.COMMIT)
+        first, at = 0, 0
+        while at < len(controls):
+            if self._open is None and plain[at]:
+                pairs = _run_length(plain, at)
+                self._add_run(chunk, controls[at + 1 : at + 2 * pairs : 2], controls[at : at + 2 * pairs : 2])
+                at += 2 * pairs
+                first = int(controls[at - 1]["ordinal"]) + 1
+                continue
+            first = self._control(chunk, controls[at], first)
+            at += 1
+        if self._open is not None:
+            self._keep(chunk, first, chunk.count)
+
+    def take_runs(self, places: Array) -> Iterator[tuple[Run, int, int]]:
+        """The runs of released local transactions with these even places, in ascending order: each with borders in its arrays."""
+        at = 0
+        while at < len(places):
+            run = self._runs[0]
+            low = int(np.searchsorted(run.places, places[at]))
+            count = min(len(run.places) - low, len(places) - at)
+            yield run, low, low + count
+            self.held_bytes -= int(run.offsets[run.stops[low + count - 1]] - run.offsets[run.starts[low]])
+            at += count
+            if low + count == len(run.places):
+                self._runs.popleft()
+
+    def take_part(self, place: int) -> Part:
+        """A part that is released, or not needed any more."""
+        part = self._parts.pop(place)
+        self.held_bytes -= part.bytes
+        return part
+
+    def _add_run(self, chunk: RecordChunk, commits: Any, begins: Any) -> None:
+        ends = commits["end_lsn"].astype(np.int64)
+        places = self._next + 2 * np.arange(len(ends))
+        self._next += 2 * len(ends)
+        run = Run(self._view, chunk.data, chunk.offsets, places, begins["ordinal"].copy(), commits["ordinal"] + 1)
+        known = self._merge.add_commits(self._node, ends, commits["time_us"].copy(), places)
+        if known < len(ends):
+            self._runs.append(
+                Run(run.view, run.data, run.offsets, run.places[known:], run.starts[known:], run.stops[known:])
+            )
+            self.held_bytes += int(run.offsets[run.stops[-1]] - run.offsets[run.starts[known]])
+
+    def _control(self, chunk: RecordChunk, control: Any, first: int) -> int:
+        """Process one control record; returns the number of the first record that is not kept yet."""
+        kind, ordinal = ControlKind(int(control["kind"])), int(control["ordinal"])
+        if kind in _BEGINS:
+            self._open, self._named = Part([(0, 0, self._view)]), None
+            return ordinal
+        if kind in _KINDS:
+            record = two_phase_of(chunk.data[chunk.offsets[ordinal] : chunk.offsets[ordinal + 1]].tobytes())
+            gtid, _ = self._naming.of_gid(record.gid)
+            self._add(Entry(_KINDS[kind], gtid, record.end.value, record.time_us))
+            return ordinal + 1
+        if self._open is None and kind is ControlKind.PREPARE:
+            self._open = Part(
+                [(0, 0, self._view)]
+            )  # Some versions send a part that only locked rows without its beginning.
+            first = ordinal
+        if self._open is None:
+            return ordinal + 1  # A message outside transactions.
+        if kind is ControlKind.RELATION:
+            self._view = self._relations.announced(self._node, chunk.relations[ordinal], self._view)
+            self._open.views.append((len(self._open.pieces), ordinal, self._view))
+        elif kind is ControlKind.MESSAGE:
+            record = chunk.data[chunk.offsets[ordinal] : chunk.offsets[ordinal + 1]].tobytes()
+            self._named = self._naming.of_message(record) or self._named
+        elif kind in _ENDS:
+            self._keep(chunk, first, ordinal + 1)
+            self._end(chunk, control, self._open)
+            return ordinal + 1
+        return first
+
+    def _end(self, chunk: RecordChunk, control: Any, part: Part) -> None:
+        self._open = None
+        ordinal, kind = int(control["ordinal"]), control["kind"]
+        place = self._next + _PART
+        self._next += 2
+        self._parts[place] = part
+        end, time_us = int(control["end_lsn"]), int(control["time_us"])
+        if kind == ControlKind.PREPARE:
+            record = two_phase_of(chunk.data[chunk.offsets[ordinal] : chunk.offsets[ordinal + 1]].tobytes())
+            gtid, named = self._naming.of_gid(record.gid)
+            self._add(Entry(EntryKind.PREPARE, gtid, end, time_us, place, record.lsn.value, named))
+        elif self._named is not None:
+            self._add(Entry(EntryKind.OWN_COMMIT, self._named[0], end, time_us, place, 0, self._named[1]))
+        else:
+            single = (np.array([value], np.int64) for value in (end, time_us, place))
+            if self._merge.add_commits(self._node, *single):
+                self.take_part(place)
+
+    def _add(self, entry: Entry) -> None:
+        unneeded = self._merge.add(self._node, entry)
+        if unneeded is not None:
+            self.take_part(unneeded)
+
+    def _keep(self, chunk: RecordChunk, first: int, stop: int) -> None:
+        if self._open is not None and stop > first:
+            piece = Piece(chunk.data, chunk.offsets, first, stop)
+            self._open.pieces.append(piece)
+            self._open.bytes += piece.bytes
+            self.held_bytes += piece.bytes
+
+
+def is_part(places: Array) -> Array:
+    """Which of these transactions are kept by themselves: bool."""
+    found: Array = (places & _PART) == _PART
+    return found
+
+
+def _run_length(plain: Array, at: int) -> int:
+    """How many pairs of BEGIN and COMMIT follow each other from `at` on."""
+    pairs = plain[at::2]
+    other = np.flatnonzero(~pairs)
+    return int(other[0]) if len(other) else len(pairs)

@@ -1,0 +1,303 @@
+"""Several databases with accounts, a coordinator that moves amounts between them, and a copy that follows their merged log."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import psycopg
+
+from engine.model.batch import SealedBatch
+from engine.model.identity import RelationId, TableName
+from engine.model.last_commit import LastCommit
+from engine.model.merged_logs import MergedLogs, NodeLog
+from engine.model.position import Lsn
+from engine.model.source import RecordChunk
+from engine.model.subscription import BatchPolicy
+from engine.records.messages import parse_truncate
+from engine.records.relation import parse_relation
+from engine.sort.batcher import Batcher
+from engine.sort.merge import Order
+from engine.sort.sorter import TransactionSorter
+from engine.sources.postgres_log import position
+from engine.sources.postgres_logs.merged_stream import MergedStream, MergeRules, NodeStreams
+from engine.sources.postgres_logs.node_ends import NodeEnds
+from engine.sources.postgres_logs.node_log import Naming
+from tests.fixtures.postgres import Database, Session
+from tests.fixtures.waiting import wait_until
+from tests.pg.two_phase.node import Node
+
+ACCOUNTS = 5
+"""Of each node."""
+OWN = "shop.gtid"
+"""Prefix of the message that names a coordinator's own part."""
+Row = tuple[int, int]
+"""Node of the account and its number within the node."""
+
+
+class Nodes:
+    """Databases with a slot each. Keys of accounts are unique over all nodes."""
+
+    def __init__(self, nodes: Sequence[Node], chance: random.Random) -> None:
+        self.nodes = nodes
+        self.chance = chance
+        self.sessions = [node.database.connect() for node in nodes]
+        self.left: list[tuple[str, list[int]]] = []
+        """Global transactions that are decided, with the nodes that have not committed their part."""
+        self.undecided: list[tuple[str, list[int]]] = []
+        self._count = 0
+
+    def local(self) -> None:
+        """Move an amount between two accounts of a node, unless a prepared transaction has locked one."""
+        node = self.chance.randrange(len(self.nodes))
+        session = self.sessions[node]
+        one, other = self.chance.sample(range(ACCOUNTS), 2)
+        with contextlib.suppress(psycopg.errors.LockNotAvailable), session.transaction():
+            session.execute("SET LOCAL lock_timeout = '20ms'")
+            self._move(session, node, one, -3)
+            self._move(session, node, other, 3)
+
+    def spread(self, *, own: bool, ends: str = "commit") -> None:
+        """Move an amount between nodes. `own`: the first one has an ordinary part. `ends`: commit, roll back, wait (prepared on all nodes,
+        undecided) or half (committed on some of them)."""
+        members = self.chance.sample(range(len(self.nodes)), self.chance.randint(1, len(self.nodes)))
+        self._count += 1
+        gtid = f"g {self._count}"
+        account = self.chance.randrange(ACCOUNTS)
+        rest = 0
+        for number, node in enumerate(members):
+            amount = -rest if number == len(members) - 1 else 7 + number
+            rest += amount
+            self.sessions[node].execute("BEGIN")
+            self._move(self.sessions[node], node, account, amount)
+        coordinator = members[0] if own and ends != "wait" else None
+        prepared = [node for node in members if node != coordinator]
+        for node in prepared:
+            self.sessions[node].execute(f"PREPARE TRANSACTION '{gtid}@{node}'".encode())
+        if ends == "roll back":
+            if coordinator is not None:
+                self.sessions[coordinator].execute("ROLLBACK")
+            self._finish("ROLLBACK", gtid, prepared)
+        elif ends == "wait":
+            self.undecided.append((gtid, prepared))
+        else:
+            if coordinator is not None:
+                self.sessions[coordinator].execute("SELECT pg_logical_emit_message(true, %s, %s)", [OWN, gtid])
+                self.sessions[coordinator].execute("COMMIT")
+            self._decided(gtid, prepared, half=ends == "half")
+
+    def decide(self) -> None:
+        """Commit or roll back what was left undecided, and commit what is left half done."""
+        for gtid, prepared in self.undecided:
+            if self.chance.random() < 0.5:
+                self._finish("ROLLBACK", gtid, prepared)
+            else:
+                self._decided(gtid, prepared, half=False)
+        for gtid, prepared in self.left:
+            self._finish("COMMIT", gtid, prepared)
+        self.undecided, self.left = [], []
+
+    def values(self) -> dict[int, int]:
+        """All accounts, by key."""
+        found = {}
+        for session in self.sessions:
+            found.update({int(key): int(amount) for key, amount in session.execute("SELECT id, amount FROM accounts")})
+        return found
+
+    def close(self) -> None:
+        self.decide()
+        for session in self.sessions:
+            session.close()
+
+    def _decided(self, gtid: str, prepared: Sequence[int], *, half: bool) -> None:
+        count = len(prepared) // 2 if half else len(prepared)
+        self._finish("COMMIT", gtid, prepared[:count])
+        if prepared[count:]:
+            self.left.append((gtid, list(prepared[count:])))
+
+    def _finish(self, what: str, gtid: str, prepared: Sequence[int]) -> None:
+        for node in prepared:
+            self.sessions[node].execute(f"{what} PREPARED '{gtid}@{node}'".encode())
+
+    @staticmethod
+    def _move(session: Session, node: int, account: int, amount: int) -> None:
+        session.execute("UPDATE accounts SET amount = amount + %s WHERE id = %s", [amount, node * ACCOUNTS + account])
+
+
+@contextmanager
+def nodes_on(databases: Sequence[Database], seed: int) -> Iterator[Nodes]:
+    """These databases as nodes, with accounts and slots."""
+    nodes = [Node(database) for database in databases]
+    for number, node in enumerate(nodes):
+        first = number * ACCOUNTS
+        # Tables of other numbers before it: one number is another table on each node.
+        node.execute(*(f"CREATE TABLE other_{n} (id int PRIMARY KEY)" for n in range(number)))
+        node.execute("CREATE TABLE other (id serial PRIMARY KEY)")
+        node.execute("CREATE TABLE accounts (id int PRIMARY KEY, amount int)")
+        node.execute(f"INSERT INTO accounts SELECT n, 100 FROM generate_series({first}, {first + ACCOUNTS - 1}) AS n")
+        node.execute("CREATE PUBLICATION p FOR ALL TABLES")
+    for node in nodes:
+        node.create_slot()
+    found = Nodes(nodes, random.Random(seed))
+    try:
+        yield found
+    finally:
+        found.close()
+        for node in nodes:
+            node.drop()
+            node.connector.close()
+
+
+class SameNumbers:
+    """Tables are numbered by name; the nodes have no types of their own."""
+
+    def __init__(self) -> None:
+        self._names: dict[TableName, int] = {}
+
+    def relation(self, node: int, name: TableName, oid: RelationId) -> RelationId:
+        del node, oid
+        return RelationId(self._names.setdefault(name, 1000 + len(self._names)))
+
+    def type(self, node: int, oid: int) -> int:
+        del node
+        return oid
+
+
+class Copy:
+    """Follows the merged log batch by batch, and begins again from what one of its last batches has recorded."""
+
+    def __init__(self, nodes: Nodes, order: Order) -> None:
+        self.nodes = nodes
+        self.order = order
+        self.values = nodes.values()
+        whole = MergedLogs(tuple(NodeLog.unknown(node.begin) for node in nodes.nodes))
+        self.last = LastCommit.unknown(Lsn(0), logs=whole)
+        self.kept = [(Lsn(0), self.last, dict(self.values))]
+        """After each batch: its end, what is recorded of the log, and the accounts."""
+        self.confirmed = Lsn(0)
+        self.transactions = 0
+        self.inserted: dict[str, list[int]] = {}
+        """By table, the rows that each transaction inserted."""
+        self.truncated: dict[str, int] = {}
+        """By table, how often."""
+        self.stream: MergedStream | None = None
+        self.open()
+
+    def open(self) -> MergedStream:
+        """Begin a session after the last batch."""
+        end, last, values = self.kept[-1]
+        self.last, self.values = last, dict(values)
+        assert last.logs is not None
+        streams = []
+        for node, log in zip(self.nodes.nodes, last.logs.nodes, strict=True):
+            before = LastCommit(log.after, log.end, log.time_us)
+            with_slot = node.session_of(log.read, before)
+            streams.append(with_slot)
+        ends = NodeEnds([lambda node=node: position.current(node.connector) for node in self.nodes.nodes])  # type: ignore[misc]
+        names = tuple(f"n{number}" for number in range(len(streams)))
+        rules = MergeRules(self.order, Naming(re.compile("^(?P<gtid>.+)@"), OWN, names))
+        self.stream = MergedStream(NodeStreams(names, tuple(streams), ends), rules, SameNumbers(), end, last.logs)
+        self._records: list[bytes] = []
+        self._sorter = TransactionSorter(end)
+        self._batcher = Batcher(BatchPolicy(max_transactions=3, max_bytes=1 << 30, max_age_ms=0), end, last=last)
+        self._tables: dict[int, tuple[str, int]] = {}
+        return self.stream
+
+    def close(self) -> None:
+        if self.stream is not None:
+            self.stream.close()
+            for node in self.nodes.nodes:
+                node.await_free()
+        self.stream = None
+
+    def restart(self, back: int) -> None:
+        """Begin again after an earlier batch, but not before what was confirmed."""
+        self.close()
+        while back and len(self.kept) > 1 and self.kept[-2][0] >= self.confirmed:
+            self.kept.pop()
+            back -= 1
+        self.open()
+
+    def follow(self, timeout_s: float = 0.05) -> None:
+        """Read once, and apply what can be sealed."""
+        assert self.stream is not None
+        chunk = self.stream.read(timeout_s)
+        if chunk is not None:
+            self._land(chunk)
+
+    def confirm(self) -> None:
+        assert self.stream is not None
+        self.confirmed = self.kept[-1][0]
+        self.stream.confirm(self.confirmed)
+
+    def reach(self) -> None:
+        """Follow until all that is committed on the nodes is applied."""
+        assert self.stream is not None
+        ends = {f"n{number}": node.now() for number, node in enumerate(self.nodes.nodes)}
+        mark = self.stream.mark(ends)
+        wait_until(lambda: self.is_at(mark), what="the mark is reached")
+
+    def is_at(self, mark: Lsn) -> bool:
+        """Follow once; whether the position is applied."""
+        self.follow()
+        return self._batcher.sealed_end >= mark
+
+    def _land(self, chunk: RecordChunk) -> None:
+        base = len(self._records)
+        data = chunk.data.tobytes()
+        self._records += [data[a:b] for a, b in zip(chunk.offsets[:-1], chunk.offsets[1:], strict=True)]
+        controls = chunk.controls.copy()
+        controls["ordinal"] += base
+        self._sorter.feed(controls, {base + at: record for at, record in chunk.relations.items()})
+        self._batcher.add(self._sorter.drain(), 0)
+        self._batcher.advance(chunk.wal_end)
+        while (batch := self._batcher.seal(1, lambda start, stop: stop - start)) is not None:
+            self._apply(batch)
+
+    def _apply(self, batch: SealedBatch) -> None:
+        for part in batch.ranges:
+            inserts: Counter[str] = Counter()
+            for record in self._records[part.start : part.stop]:
+                if record[:1] == b"R":
+                    announced = parse_relation(record)
+                    self._tables[announced.relation] = announced.name.name, len(announced.columns)
+                elif record[:1] in {b"U", b"I"}:
+                    name, columns = self._tables[struct.unpack_from(">I", record, 1)[0]]
+                    row = _texts(record[6:])
+                    assert len(row) == columns
+                    inserts[name] += record[:1] == b"I"
+                    if name == "accounts":
+                        self.values[int(row[0] or "")] = int(row[1] or "")
+                elif record[:1] == b"T":
+                    for name, _ in (self._tables[oid] for oid in parse_truncate(record, streamed=False)[1]):
+                        self.truncated[name] = self.truncated.get(name, 0) + 1
+                elif record[:1] == b"C":
+                    self.transactions += 1
+                    assert sum(self.values.values()) == 100 * ACCOUNTS * len(self.nodes.nodes)
+                    for name, count in inserts.items():
+                        self.inserted.setdefault(name, []).append(count)
+                    inserts.clear()
+        assert batch.last is not None
+        self.kept.append((batch.end, batch.last, dict(self.values)))
+
+
+def _texts(row: bytes) -> list[str | None]:
+    (count,) = struct.unpack_from(">H", row)
+    at = 2
+    found: list[str | None] = []
+    for _ in range(count):
+        if row[at : at + 1] == b"n":
+            found.append(None)
+            at += 1
+            continue
+        assert row[at : at + 1] == b"t"
+        (size,) = struct.unpack_from(">I", row, at + 1)
+        found.append(row[at + 5 : at + 5 + size].decode())
+        at += 5 + size
+    assert at == len(row)
+    return found

@@ -1,0 +1,126 @@
+"""What the merged log of several databases holds, and what it leaves to the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.position import Lsn
+from engine.sort.merge import Order
+from server.demo.embedded import EmbeddedPostgres
+from tests.fixtures.postgres import Database
+from tests.fixtures.waiting import wait_until
+from tests.pg.postgres_logs.nodes import ACCOUNTS, Copy, Nodes, nodes_on
+
+
+@pytest.fixture
+def nodes(pg: EmbeddedPostgres, database_on: Callable[..., Database]) -> Iterator[Nodes]:
+    with nodes_on([database_on(pg, logical_decoding_work_mem="'64kB'") for _ in range(2)], 5) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def copy(nodes: Nodes) -> Iterator[Copy]:
+    copy = Copy(nodes, Order.STRICT)
+    try:
+        yield copy
+    finally:
+        copy.close()
+
+
+def test_a_transaction_of_many_records_arrives_whole(nodes: Nodes, copy: Copy) -> None:
+    """Prepared on one node, and the coordinator's own part on the other: each is larger than a chunk."""
+    rows = 40_000
+    for node in nodes.nodes:
+        node.execute("CREATE TABLE wide (id int PRIMARY KEY, v text)")
+    for number, session in enumerate(nodes.sessions):
+        session.execute("BEGIN")
+        session.execute(
+            "INSERT INTO wide SELECT n, repeat('x', 300) FROM generate_series(%s::int, %s) AS n",
+            [number * rows, number * rows + rows - 1],
+        )
+    nodes.sessions[1].execute("PREPARE TRANSACTION 'big@1'")
+    nodes.sessions[0].execute("SELECT pg_logical_emit_message(true, 'shop.gtid', 'big')")
+    nodes.sessions[0].execute("COMMIT")
+    nodes.sessions[1].execute("COMMIT PREPARED 'big@1'")
+    copy.reach()
+    assert copy.inserted["wide"] == [2 * rows]
+
+
+def test_a_node_with_another_structure_announces_it_before_its_rows(nodes: Nodes, copy: Copy) -> None:
+    nodes.nodes[1].execute("ALTER TABLE accounts ADD COLUMN note text")
+    for _ in range(10):
+        nodes.local()
+    copy.reach()
+    nodes.nodes[0].execute("ALTER TABLE accounts ADD COLUMN note text")
+    for _ in range(10):
+        nodes.local()
+    copy.reach()
+    assert copy.values == nodes.values()
+
+
+def test_truncates_and_messages_are_those_of_the_node(nodes: Nodes, copy: Copy) -> None:
+    """A message that looks like one of the merged log says nothing of it."""
+    for node in nodes.nodes:
+        node.execute("CREATE TABLE one (id int PRIMARY KEY)", "CREATE TABLE two (id int PRIMARY KEY)")
+    nodes.nodes[1].execute("INSERT INTO one VALUES (1)", "INSERT INTO two VALUES (1)", "TRUNCATE one, two")
+    nodes.nodes[0].execute(
+        """SELECT pg_logical_emit_message(true, 'penstock.logs', '{"read":[[0,"FF/0"],[1,"FF/0"]]}')"""
+    )
+    copy.reach()
+    assert copy.truncated == {"one": 1, "two": 1}
+    logs = copy.kept[-1][1].logs
+    assert logs is not None
+    assert all(log.read < Lsn.parse("FF/0") for log in logs.nodes)
+
+
+def test_a_prepared_transaction_holds_the_log_of_its_node_only_and_comes_after_a_restart(
+    nodes: Nodes, copy: Copy
+) -> None:
+    nodes.nodes[1].prepare("slow@1", "UPDATE accounts SET amount = amount WHERE id = 5")
+    prepared = nodes.nodes[1].now()
+    nodes.nodes[1].insert_other()
+    copy.reach()
+    for _ in range(2):
+        copy.confirm()
+        copy.restart(0)
+        nodes.nodes[0].insert_other()
+        copy.reach()
+    copy.confirm()
+    wait_until(lambda: follow(copy) and nodes.nodes[0].confirmed() > prepared, what="the other node's log is released")
+    assert nodes.nodes[1].confirmed() < prepared
+    before = copy.transactions
+    nodes.nodes[1].finish("COMMIT", "slow@1")
+    copy.reach()
+    assert copy.values == nodes.values()
+    assert copy.transactions > before
+
+
+def follow(copy: Copy) -> bool:
+    copy.follow()
+    return True
+
+
+def test_a_part_that_is_rolled_back_where_another_was_committed_is_in_doubt(nodes: Nodes, copy: Copy) -> None:
+    for number in range(2):
+        nodes.nodes[number].prepare(
+            f"torn@{number}", f"UPDATE accounts SET amount = amount WHERE id = {number * ACCOUNTS}"
+        )
+    nodes.nodes[0].finish("COMMIT", "torn@0")
+    nodes.nodes[1].finish("ROLLBACK", "torn@1")
+    with pytest.raises(EngineFault) as caught:
+        copy.reach()
+    assert caught.value.kind is FaultKind.GLOBAL_IN_DOUBT
+    assert (caught.value.subject, caught.value.detail) == ("torn", "it was committed on one node and rolled back on n1")
+
+
+def test_a_position_of_one_node_does_not_wait_for_others(nodes: Nodes, copy: Copy) -> None:
+    nodes.nodes[0].insert_other()
+    stream = copy.stream
+    assert stream is not None
+    mark = stream.mark({"n0": nodes.nodes[0].now()})
+    far = stream.mark({"n1": Lsn.parse("FFFF/0")})
+    wait_until(lambda: copy.is_at(mark), what="the mark is reached")
+    assert not copy.is_at(far)
