@@ -168,6 +168,44 @@ def test_a_rollback_where_nothing_was_committed_drops_the_part() -> None:
     assert merge.releases_log() == [20, 0]
 
 
+def test_local_transactions_do_not_pass_a_global_one_with_an_earlier_stamp() -> None:
+    merge = LogMerge(2)
+    add_commits(merge, 0, [5])
+    add(merge, 0, EntryKind.OWN_COMMIT, "g", 20, 7, {0})
+    add_commits(merge, 1, [6, 9])
+    mark(merge, [20, 20])
+    assert in_order(merge) == [5, 6, "g", 9]
+
+
+def test_a_commit_is_stamped_later_than_its_prepares_whatever_its_clock_says() -> None:
+    merge = LogMerge(3)
+    add(merge, 1, EntryKind.PREPARE, "g", 10, 100)
+    add(merge, 0, EntryKind.OWN_COMMIT, "g", 10, 50, {0, 1})
+    add_commits(merge, 2, [80, 100, 102])
+    mark(merge, [10, 10, 30])
+    assert in_order(merge) == [80, 100, "g", 102]
+
+
+def in_order(merge: LogMerge) -> list[int | str]:
+    """Places of local transactions, and ids of global ones."""
+    found: list[int | str] = []
+    for each in merge.release():
+        if isinstance(each, LocalRun):
+            found += each.places.tolist()
+        elif isinstance(each, Global):
+            found.append(each.gtid)
+    return found
+
+
+def test_a_part_that_the_coordinator_prepares_itself_belongs_to_a_later_use_of_the_id() -> None:
+    merge = LogMerge(2, Order.CAUSAL)
+    add(merge, 0, EntryKind.OWN_COMMIT, "g", 10, 1)
+    add(merge, 0, EntryKind.PREPARE, "g", 20, 2)
+    mark(merge, [20, 0])
+    (found,) = (each for each in merge.release() if isinstance(each, Global))
+    assert (found.parts, found.open) == (((0, 10),), ())
+
+
 def test_a_commit_without_a_prepare_is_that_of_a_part_without_rows() -> None:
     """Some versions send nothing when a transaction is prepared that only locked rows. What follows it there still comes later."""
     merge = LogMerge(2, Order.CAUSAL)
