@@ -78,6 +78,8 @@ class LogsMessage:
     published: tuple[Published, ...] = ()
     closed: tuple[Closed, ...] = ()
     read: tuple[Read, ...] = ()
+    kept: tuple[Lsn, ...] = ()
+    """By node, up to where its log may be released from here on; empty: as before."""
 
     @property
     def content(self) -> bytes:
@@ -86,6 +88,7 @@ class LogsMessage:
             "published": [[gtid, list(nodes)] for gtid, nodes in self.published],
             "closed": [[gtid, node, str(end), time_us] for gtid, node, end, time_us in self.closed],
             "read": [[node, str(end)] for node, end in self.read],
+            "kept": list(map(str, self.kept)),
         }
         return _json({name: part for name, part in parts.items() if part}).encode("ascii")
 
@@ -103,6 +106,7 @@ class LogsMessage:
                     for gtid, node, end, time_us in parts.get("closed", ())
                 ),
                 tuple((_node(node), Lsn.parse(end)) for node, end in parts.get("read", ())),
+                tuple(map(Lsn.parse, parts.get("kept", ()))),
             )
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             detail = "a message about the merged logs is not of the expected form"
@@ -119,6 +123,9 @@ class MergedLogs:
 
     nodes: tuple[NodeLog, ...]
     open: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+    kept: tuple[Lsn, ...] = ()
+    """By node, the last position up to which its log may have been released; empty: it is unknown. What is prepared and not published is
+    after it: a log that was released further has lost rows."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.nodes) <= MOST_NODES:
@@ -133,7 +140,8 @@ class MergedLogs:
         retried, and its remedy concerns the node.
         """
         nodes = [[str(node.read), str(node.after), str(node.end), node.time_us] for node in self.nodes]
-        text = _json({"nodes": nodes, "open": dict(sorted(self.open.items()))})
+        kept = {"kept": list(map(str, self.kept))} if self.kept else {}
+        text = _json({"nodes": nodes, "open": dict(sorted(self.open.items())), **kept})
         if len(text) > MOST_BYTES:
             behind = sorted({node for nodes in self.open.values() for node in nodes})
             detail = f"{len(self.open)} published global transactions wait for their commits on nodes {behind}"
@@ -150,7 +158,9 @@ class MergedLogs:
                 for read, after, end, time_us in parts["nodes"]
             )
             return cls(
-                tuple(nodes), {_gtid(gtid): tuple(sorted(map(_node, open_))) for gtid, open_ in parts["open"].items()}
+                tuple(nodes),
+                {_gtid(gtid): tuple(sorted(map(_node, open_))) for gtid, open_ in parts["open"].items()},
+                tuple(map(Lsn.parse, parts.get("kept", ()))),
             )
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise _other_form() from error
@@ -171,7 +181,11 @@ class MergedLogs:
         Raises EngineFault(LOG_UNREADABLE) if one names a node that the source did not have when the state began.
         """
         read, open_ = [log.read for log in self.nodes], {gtid: set(each) for gtid, each in self.open.items()}
+        kept = self.kept
         for message in messages:
+            if message.kept:
+                self._check(len(message.kept) - 1)
+                kept = message.kept
             for gtid, names in message.published:
                 for node in names:
                     self._check(node)
@@ -190,7 +204,7 @@ class MergedLogs:
             log if log.read == raised else replace(log, read=raised)
             for log, raised in zip(self.nodes, read, strict=True)
         )
-        return MergedLogs(tuple(nodes), {gtid: tuple(sorted(each)) for gtid, each in open_.items()})
+        return MergedLogs(tuple(nodes), {gtid: tuple(sorted(each)) for gtid, each in open_.items()}, kept)
 
     def with_commits(self, commits: Mapping[int, NodeCommits]) -> MergedLogs:
         """The state after transactions of these nodes. One that ends where the last known one ends is the same one.
@@ -207,13 +221,13 @@ class MergedLogs:
             if new.end > known.end:
                 after = known.end if new.before is None else max(new.before, known.end)
                 nodes[number] = NodeLog(max(known.read, new.end), after, new.end, new.time_us)
-        return MergedLogs(tuple(nodes), self.open)
+        return MergedLogs(tuple(nodes), self.open, self.kept)
 
     def forgotten(self, numbers: Iterable[int] | None = None) -> MergedLogs:
         """The state if it is unknown which transaction was the last one on these nodes; None: on all."""
         numbers = frozenset(range(len(self.nodes)) if numbers is None else numbers)
         nodes = (NodeLog.unknown(log.read) if n in numbers else log for n, log in enumerate(self.nodes))
-        return MergedLogs(tuple(nodes), self.open)
+        return MergedLogs(tuple(nodes), self.open, self.kept)
 
     def _check(self, node: int) -> None:
         if node >= len(self.nodes):

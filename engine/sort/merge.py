@@ -21,112 +21,28 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, StrEnum
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.sort.merge_records import (
+    COMMITS,
+    NO_ROWS,
+    Closed,
+    Entry,
+    EntryKind,
+    Global,
+    InDoubt,
+    Ints,
+    LocalRun,
+    Merged,
+    Order,
+    Passed,
+)
 
-Ints = npt.NDArray[np.int64]
-
-
-class Order(StrEnum):
-    """Which order unrelated transactions of different nodes get."""
-
-    STRICT = "strict"
-    """That of their stamps. A node that cannot be reached holds up the others."""
-    CAUSAL = "causal"
-    """That in which they are read. Only global transactions wait for other nodes."""
-
-
-class EntryKind(Enum):
-    """Records that decide on global transactions."""
-
-    PREPARE = "prepare"
-    OWN_COMMIT = "own commit"
-    """The coordinator's commit, with its own part."""
-    COMMIT_PREPARED = "commit prepared"
-    ROLLBACK_PREPARED = "rollback prepared"
-
-
-NO_ROWS = -1
-"""The place of a part without rows."""
-_COMMITS = frozenset({EntryKind.OWN_COMMIT, EntryKind.COMMIT_PREPARED})
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A record of one node's log that belongs to the global transaction `gtid`. `end`: its end in that log; `time_us`: its time there."""
-
-    kind: EntryKind
-    gtid: str
-    end: int
-    time_us: int
-    place: int = 0
-    """Of PREPARE and OWN_COMMIT: where the caller keeps the part's rows."""
-    begin: int = 0
-    """Of PREPARE: where the record begins; a reader that starts at or before gets the rows again."""
-    participants: frozenset[int] | None = None
-    """The nodes that have a part, if the record names them."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalRun:
-    """Local transactions in their order: `nodes` (uint8), `ends` in the node's log, `times_us` and `places` as the caller gave them."""
-
-    nodes: npt.NDArray[np.uint8]
-    ends: Ints
-    times_us: Ints
-    places: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class Global:
-    """A global transaction, whole. `node`, `end`, `time_us`: the record at which it is released. `parts`: node and place, by node."""
-
-    gtid: str
-    node: int
-    end: int
-    time_us: int
-    parts: tuple[tuple[int, int], ...]
-    open: tuple[int, ...]
-    """The nodes on which its part is prepared still, as far as their logs are merged."""
-    rolled_back: tuple[int, ...] = ()
-    """The nodes that rolled their part back: what is right only its owner knows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """A node has committed its part of a global transaction that was released before."""
-
-    gtid: str
-    node: int
-    end: int
-    time_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """A record that releases nothing: a PREPARE, or a rollback."""
-
-    kind: EntryKind
-    gtid: str
-    node: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class InDoubt:
-    """A node rolled back its part of a global transaction that was released as committed: what is right only its owner knows."""
-
-    gtid: str
-    node: int
-    end: int
-
-
-Merged = LocalRun | Global | Closed | Passed | InDoubt
+_NO_END = np.iinfo(np.int64).max
+"""After every position."""
 
 
 @dataclass(slots=True)
@@ -200,6 +116,8 @@ class _Node:
     """The end of the last record that is not in the queue any more."""
     read: int = 0
     """Everything that ends at or before was passed in."""
+    most: int = _NO_END
+    """Nothing that ends later is released."""
     queue: deque[_Run | _Queued] = field(default_factory=deque)
     floor: int = 0
     """Every record that is not released is stamped with at least this. While the queue is empty it is the node's virtual time."""
@@ -222,6 +140,14 @@ class _Node:
         for upto, stamp in [each for each in self.raises if each[0] <= self.read]:
             self.raises.remove((upto, stamp))
             self.floor = max(self.floor, stamp)
+
+    @property
+    def is_past(self) -> bool:
+        """Whether what comes next ends after `most`."""
+        if not self.queue:
+            return self.read >= self.most
+        head = self.queue[0]
+        return (int(head.ends[0]) if isinstance(head, _Run) else head.entry.end) > self.most
 
     @property
     def released_to(self) -> int:
@@ -252,12 +178,11 @@ class LogMerge:
         self._nodes = [_Node(number, after[number], after[number]) for number in range(nodes)]
         self._live: dict[str, list[_Global]] = {}
         """Those that are not released, by id; of one id in the order in which they began."""
-        self._unclosed = {
-            (gtid, node): found
-            for gtid, waiting in (unclosed or {}).items()
-            for found in [_Global(gtid, released=True, waiting=set(waiting))]
-            for node in waiting
-        }
+        self._closing = [
+            _Global(gtid, released=True, waiting=set(waiting)) for gtid, waiting in (unclosed or {}).items()
+        ]
+        """Those that are released and wait for commits."""
+        self._unclosed = {(each.gtid, node): each for each in self._closing for node in each.waiting}
         """Those of an earlier run, by id and node, until the record was passed in that ends the node's part."""
         self._undated: list[_Global] = []
         """Decided, and no marks were asked for since."""
@@ -343,6 +268,40 @@ class LogMerge:
                 self._check_circles()
                 return found
             found.append(released)
+
+    def hold(self, ends: Sequence[int] | None) -> None:
+        """Release nothing that ends after these positions, by node, until this is called again; None: everything.
+
+        For a copy of all nodes at one moment: a snapshot of each node has what was committed up to its position, and nothing later. Nothing
+        of the kind may be released already.
+        """
+        for log, end in zip(self._nodes, ends or [_NO_END] * len(self._nodes), strict=True):
+            log.most = end
+
+    def is_held(self) -> bool:
+        """Whether all that ends up to the positions of `hold` is released."""
+        return all(log.read >= log.most and log.is_past for log in self._nodes)
+
+    def is_torn(self) -> bool:
+        """Whether the positions of `hold` are not those of one moment: a commit before one of them waits for a record after another one."""
+        for log in self._nodes:
+            if log.queue and not log.is_past:
+                other = self._waits_for(log.queue[0])
+                if other is not None and self._nodes[other].is_past:
+                    return True
+        return False
+
+    def unclosed(self) -> dict[str, frozenset[int]]:
+        """Global transactions that are released, with the nodes whose commit of their part is not: snapshots of these nodes do not have
+        it."""
+        found: dict[str, frozenset[int]] = {}
+        for each in self._closing:
+            found[each.gtid] = found.get(each.gtid, frozenset()) | each.waiting
+        return found
+
+    def reads(self) -> list[int]:
+        """By node, up to where everything was passed in."""
+        return [log.read for log in self._nodes]
 
     def released_to(self) -> list[int]:
         """By node: everything that committed up to here was released, or needs no release."""
@@ -489,7 +448,7 @@ class LogMerge:
     def _waits_for(self, head: _Run | _Queued) -> int | None:
         """Another node, if the commit of a global transaction comes after a record that is in that node's queue still: one of its prepares,
         with what precedes it there, or the coordinator's commit."""
-        if isinstance(head, _Run) or head.of.released or head.entry.kind not in _COMMITS:
+        if isinstance(head, _Run) or head.of.released or head.entry.kind not in COMMITS:
             return None
         before = next((node for node, part in head.of.prepared.items() if not part.passed), None)
         if before is None and head.entry.kind is EntryKind.COMMIT_PREPARED and head.of.own is not None:
@@ -503,18 +462,21 @@ class LogMerge:
 
     def _causal(self) -> Merged | None:
         for log in self._nodes:
-            head = log.queue[0] if log.queue else None
+            head = log.queue[0] if log.queue and not log.is_past else None
             if isinstance(head, _Run):
-                log.queue.popleft()
-                log.passed = int(head.ends[-1])
-                return LocalRun(np.full(len(head.ends), log.number, np.uint8), head.ends, head.times_us, head.places)
+                count = _up_to(head, log.most)
+                self._cut(log, head, count, log.floor)
+                nodes = np.full(count, log.number, np.uint8)
+                return LocalRun(nodes, head.ends[:count], head.times_us[:count], head.places[:count])
             if head is not None and self._is_ready(head) and self._waits_for(head) is None:
                 return self._deliver(log, head)
         return None
 
     def _strict(self) -> Merged | None:
         # What waits for a record of another log comes after it, whatever its stamp is.
-        nodes = [log for log in self._nodes if not log.queue or self._waits_for(log.queue[0]) is None]
+        nodes = [
+            log for log in self._nodes if not log.is_past and (not log.queue or self._waits_for(log.queue[0]) is None)
+        ]
         log = min(nodes, key=lambda each: (self._stamp(each), each.number), default=None)
         if log is None or not log.queue:
             return None
@@ -534,6 +496,7 @@ class LogMerge:
             stamps = np.maximum(head.stamps, log.floor)
             others = [limit for number, limit in limits.items() if number != log.number]
             count = len(stamps) if not others else _before(stamps, log.number, *min(others))
+            count = min(count, _up_to(head, log.most))
             if count:
                 taken.append((head, stamps[:count], log.number))
         for head, stamps, number in taken:
@@ -577,6 +540,8 @@ class LogMerge:
             return Passed(entry.kind, entry.gtid, node, entry.end)
         if found.released:
             found.waiting.discard(node)
+            if not found.waiting:
+                self._closing = [each for each in self._closing if each is not found]
             if entry.kind is EntryKind.ROLLBACK_PREPARED:
                 return InDoubt(entry.gtid, node, entry.end)
             return Closed(entry.gtid, node, entry.end, entry.time_us)
@@ -586,6 +551,8 @@ class LogMerge:
         self._leave(found)
         found.released, found.stamp = True, stamp
         found.waiting = {each for each in found.prepared if each != node}
+        if found.waiting:
+            self._closing.append(found)
         parts = {each: part.place for each, part in found.prepared.items() if part.place != NO_ROWS}
         if found.own is not None:
             parts[found.own[0]] = found.own[1].place
@@ -616,6 +583,11 @@ def _least(queued: _Queued) -> int:
     if found.released:
         return max(queued.stamp, found.stamp + 1)
     return max(queued.stamp, found.commit_stamp)
+
+
+def _up_to(run: _Run, end: int) -> int:
+    """How many transactions of a run end at or before this position."""
+    return int(np.searchsorted(run.ends, end, side="right"))
 
 
 def _before(stamps: Ints, node: int, limit: int, other: int) -> int:

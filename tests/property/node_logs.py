@@ -10,17 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine.sort.merge import (
-    Closed,
-    Entry,
-    EntryKind,
-    Global,
-    LocalRun,
-    LogMerge,
-    Merged,
-    Order,
-    Passed,
-)
+from engine.sort.merge import LogMerge
+from engine.sort.merge_records import Closed, Entry, EntryKind, Global, LocalRun, Merged, Order, Passed
 
 KEYS = 3
 Writes = dict[tuple[int, int], int]
@@ -195,7 +186,7 @@ class Reader:
         count = len(world.logs)
         self.history = [Kept((), (0,) * count, {}, (0,) * count)]
         """What the target had, after each unit that it got."""
-        self.restarts = 0
+        self.restarts = self.cuts = 0
         self.restart(0)
 
     def restart(self, back: int) -> None:
@@ -259,13 +250,53 @@ class Reader:
         confirmed = tuple(max(pair) for pair in zip(last.confirmed, self.merge.releases_log(), strict=True))
         self.history[-1] = Kept(last.units, after, last.unclosed, confirmed)
 
+    def cut(self, back: int) -> None:
+        """Hold the merge where snapshots of the nodes could have been taken, now or some records ago, until all of them are there. Unless a
+        global transaction is only in some of them, they are what was released."""
+        ends = []
+        for log, passed in zip(self.world.logs, self.history[-1].after, strict=True):
+            places = [record.end for record in log if record.end >= passed]
+            ends.append(places[max(0, len(places) - 1 - back)] if places else passed)
+        self.merge.hold(ends)
+        self.answer(lost=True)
+        for _ in range(2 + 4 * sum(map(len, self.world.logs))):
+            if self.merge.is_held() or self.merge.is_torn():
+                break
+            self._read_all()
+            self.release()
+            self.ask()
+            self.answer()
+        assert self.merge.is_held() != self.merge.is_torn()
+        if self.merge.is_held() and not self.merge.unclosed():
+            self.cuts += 1
+            assert self._values() == self._snapshots(ends)
+        self.merge.hold(None)
+
+    def _values(self) -> Writes:
+        values = dict(self.world.start)
+        for name in self.history[-1].units:
+            values.update(self.world.committed[name])
+        return values
+
+    def _snapshots(self, ends: Sequence[int]) -> Writes:
+        """What the nodes have committed up to these positions of theirs."""
+        values = dict(self.world.start)
+        for log, end in zip(self.world.logs, ends, strict=True):
+            for record in log:
+                if record.end <= end and record.kind in (None, EntryKind.OWN_COMMIT, EntryKind.COMMIT_PREPARED):
+                    values.update(record.writes)
+        return values
+
+    def _read_all(self) -> None:
+        for node, log in enumerate(self.world.logs):
+            self.read(node, len(log))
+            self.hear(node, clock=False)
+
     def finish(self) -> None:
         """Read everything."""
         self.answer(lost=True)
         for _ in range(2 + 4 * sum(map(len, self.world.logs))):
-            for node, log in enumerate(self.world.logs):
-                self.read(node, len(log))
-                self.hear(node, clock=False)
+            self._read_all()
             before = len(self.history[-1].units)
             self.release()
             if len(self.history[-1].units) == before and not self.merge.wants_marks():

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.sort.merge import EntryKind, Order
+from engine.sort.merge_records import EntryKind, Order
 from tests.property.node_logs import Reader, World
 
 CASES = 2_000
 """Histories that Hypothesis generates."""
 SEEDS = 12_000
 """Random histories of mostly useful actions: some defects showed in one of ten thousand only."""
-_ACTION = st.tuples(st.integers(0, 13), st.integers(0, 3), st.integers(0, 5), st.integers(0, 7))
+_ACTION = st.tuples(st.integers(0, 14), st.integers(0, 3), st.integers(0, 5), st.integers(0, 7))
 _HISTORY = st.tuples(st.integers(1, 4), st.sampled_from(Order), st.lists(_ACTION, min_size=5, max_size=90))
 
 
@@ -53,6 +53,8 @@ def act(world: World, reader: Reader, action: tuple[int, int, int, int]) -> None
             reader.release()
     elif what == 13 and other < 5:
         reader.restart(one if other < 3 else 0)
+    elif what == 14:
+        reader.cut(one % 3)
     elif what == 13:
         world.offsets[node] = (one - 2) * 10_000
 
@@ -110,7 +112,7 @@ def test_each_transaction_comes_once_and_whole_in_random_histories(order: Order)
     chance = random.Random(29)
     for _ in range(SEEDS // len(Order)):
         actions = [
-            (chance.randint(0, 13), chance.randint(0, 3), chance.randint(0, 5), chance.randint(0, 7))
+            (chance.randint(0, 14), chance.randint(0, 3), chance.randint(0, 5), chance.randint(0, 7))
             for _ in range(chance.randint(5, 90))
         ]
         assert_played(chance.randint(1, 4), order, actions)

@@ -147,13 +147,15 @@ def open_stream(
     last: LastCommit | None = None,
     *,
     two_phase: bool = False,
+    kept: Lsn | None = None,
 ) -> PostgresLogStream:
     """Start streaming after `start`. If the slot is already beyond `start`, the source skips transactions without an error, so the slot's
     position is checked once the session holds it.
 
     `last`: the last transaction up to `start`, with which the session begins (see `history`).
     `two_phase`: transactions are sent when they are prepared, by a slot that was created so. The session begins at the slot's confirmed
-    position whatever `start` is, so that it sends again what was prepared since, and with it all transactions in between.
+    position whatever `start` is, so that it sends again what was prepared since, and with it all transactions in between. `kept`: the slot
+    must not be confirmed further, or rows of transactions that are prepared are lost; None: `start`.
 
     Raises EngineFault: SLOT_IN_USE, ORIGIN_UNSUPPORTED, TWO_PHASE_UNSUPPORTED, LOG_GAP (the slot is missing, invalid, not as it was
     created, or beyond `start`), LOG_NOT_DECODED, SOURCE_*.
@@ -180,7 +182,7 @@ def open_stream(
     try:
         stream.keep_alive(period)
         stream.await_start()
-        history.confirmed(slots.check_position(connector, slot, start, two_phase=two_phase))
+        history.confirmed(slots.check_position(connector, slot, kept or start, two_phase=two_phase))
     except BaseException:
         stream.close()
         raise

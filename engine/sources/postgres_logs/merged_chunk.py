@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,15 +14,16 @@ from engine.model.merged_logs import NODE_BIT, PREFIX, LogsMessage, commit_mark
 from engine.model.position import Lsn
 from engine.platform.compiled import Array, kernel
 from engine.records.encode import CLOCK_ZERO_US
-from engine.sort.merge import LocalRun
-from engine.sources.postgres_logs.node_log import NodeLog, Part, Piece, Run
+from engine.sort.merge_records import LocalRun
+from engine.sources.postgres_logs.moved_rows import RowKeys, keys_of, put_first
+from engine.sources.postgres_logs.node_log import NodeLog, Part, Run
 from engine.sources.postgres_logs.relations import Relations, View
 
 _BEGIN = struct.Struct(">cQqI")
 _COMMIT = struct.Struct(">cBQQq")
 _T_BEGIN, _T_COMMIT, _T_TRUNCATE, _T_INSERT, _T_UPDATE, _T_DELETE = (ord(letter) for letter in "BCTIUD")
 _LEFT_OUT = np.isin(np.arange(256), np.frombuffer(b"BCbPRYO", np.uint8))
-"""By type: records of a part that are not copied. The merged log has its own ones that begin, end and announce; origins are the nodes'."""
+"""By type: records that are not copied. The merged log has its own ones that begin, end and announce; origins are the nodes'."""
 _UNKNOWN = -1
 """Result of a kernel: a record names a table that was not announced."""
 
@@ -75,13 +76,21 @@ class ChunkWriter:
         mark = commit_mark(at.node, Lsn(at.end)) if at.end else 0
         self._record(_COMMIT.pack(b"C", 0, mark, at.number, at.time_us - CLOCK_ZERO_US))
 
-    def part(self, part: Part) -> None:
-        """The rows of a part, after the structures that they have."""
-        borders = [*part.views[1:], (len(part.pieces), 0, part.views[0][2])]
-        for (at, record, view), (until, stop, _) in zip(part.views, borders, strict=True):
-            for number, piece in enumerate(part.pieces[at : until + 1], at):
-                first = record if number == at else piece.first
-                self._rows(view, piece, max(first, piece.first), stop if number == until else piece.stop)
+    def parts(self, parts: Sequence[Part]) -> None:
+        """The rows of parts, after the structures that they have."""
+        keys = [RowKeys.joined([each.keys for each in _rows_of(part)]) for part in parts] if len(parts) > 1 else []
+        firsts = put_first(keys) if keys else None
+        for part, first in zip(parts, firsts, strict=True) if firsts is not None else ():
+            self._part(part, first)
+        for number, part in enumerate(parts):
+            self._part(part, None if firsts is None else ~firsts[number])
+
+    def _part(self, part: Part, wanted: Array | None) -> None:
+        """The rows of a part. `wanted` (bool): its records that are written; None: all."""
+        at = 0
+        for rows in _rows_of(part):
+            self._rows(rows, None if wanted is None else wanted[at : at + rows.count])
+            at += rows.count
 
     def run(self, run: LocalRun, numbers: Array) -> None:
         """Local transactions in their order. `numbers`: uint64, ascending."""
@@ -138,24 +147,22 @@ class ChunkWriter:
             begun = Numbered(int(number), int(node), int(end), int(time_us))
             self.begin(begun, None)
             start, stop = int(held.starts[at]), int(held.stops[at])
-            self._rows(held.view, Piece(held.data, held.offsets, start, stop), start, stop)
+            self._rows(_Rows.of(held.view, held.data, held.offsets, start, stop), None)
             self.commit(begun)
 
     def _announce(self, number: int, record: bytes) -> None:
         if self._relations.due(number, record):
             self._record(record)
 
-    def _rows(self, view: View, piece: Piece, first: int, stop: int) -> None:
-        if stop <= first:
-            return
-        offsets = piece.offsets[first : stop + 1].astype(np.int64)
-        data = piece.data[offsets[0] : offsets[-1]]
-        offsets -= offsets[0]
-        own, numbers = view.numbers
-        for oid in _tables_in(data, offsets, own):
-            self._announce(*view.record(int(oid)))
-        out, sizes = np.empty(len(data), np.uint8), np.empty(len(offsets) - 1, np.int32)
-        written = _write_rows(data, offsets, _LEFT_OUT, own, numbers, out, sizes)
+    def _rows(self, rows: _Rows, wanted: Array | None) -> None:
+        own, numbers = rows.view.numbers
+        for oid in _tables_in(rows.data, rows.offsets, own):
+            self._announce(*rows.view.by_oid[int(oid)])
+        out, sizes = np.empty(len(rows.data), np.uint8), np.empty(rows.count, np.int32)
+        left_out = _LEFT_OUT[rows.data[rows.offsets[:-1]]]
+        if wanted is not None:
+            left_out = left_out | ~wanted
+        written = _write_rows(rows.data, rows.offsets, left_out, own, numbers, out, sizes)
         if written == _UNKNOWN:
             raise _unannounced()
         sizes = sizes[:written]
@@ -169,6 +176,40 @@ class ChunkWriter:
         self._sizes.append(sizes)
         self._records += len(sizes)
         self.bytes += len(data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Consecutive records with one view: `data`, and `offsets` from 0 on (int64, count + 1)."""
+
+    view: View
+    data: Array
+    offsets: Array
+
+    @classmethod
+    def of(cls, view: View, data: Array, offsets: Array, first: int, stop: int) -> _Rows:
+        """The records `[first, stop)` of a chunk."""
+        borders = offsets[first : stop + 1].astype(np.int64)
+        return cls(view, data[borders[0] : borders[-1]], borders - borders[0])
+
+    @property
+    def count(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def keys(self) -> RowKeys:
+        return keys_of(self.data, self.offsets, self.view.by_oid)
+
+
+def _rows_of(part: Part) -> Iterator[_Rows]:
+    """The records of a part, cut where another view begins."""
+    borders = [*part.views[1:], (len(part.pieces), 0, part.views[0][2])]
+    for (at, record, view), (until, stop, _) in zip(part.views, borders, strict=True):
+        for number, piece in enumerate(part.pieces[at : until + 1], at):
+            first = max(record if number == at else piece.first, piece.first)
+            end = stop if number == until else piece.stop
+            if end > first:
+                yield _Rows.of(view, piece.data, piece.offsets, first, end)
 
 
 class _Given(NamedTuple):
@@ -255,11 +296,11 @@ def _write_run(data: Array, offsets: Array, given: _Given, out: Array, sizes: Ar
 def _write_rows(
     data: Array, offsets: Array, left_out: Array, own: Array, numbered: Array, out: Array, sizes: Array
 ) -> int:
-    """Write the records of a part; returns their number."""
+    """Write records, but those that are left out (bool, by record); returns their number."""
     at = record = 0
     for i in range(offsets.size - 1):
         p, q = offsets[i], offsets[i + 1]
-        if left_out[data[p]]:
+        if left_out[i]:
             continue
         if not _copy(data, p, q, own, numbered, 0, own.size, out, at):
             return _UNKNOWN

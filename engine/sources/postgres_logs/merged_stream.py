@@ -17,9 +17,11 @@ from engine.model.position import Lsn
 from engine.model.source import RecordChunk
 from engine.records.change_counts import ChangeCounter
 from engine.records.scan import find_controls
-from engine.sort.merge import Closed, Global, InDoubt, LocalRun, LogMerge, Merged, Order, Passed
+from engine.sort.merge import LogMerge
+from engine.sort.merge_records import Closed, Global, InDoubt, LocalRun, Merged, Order, Passed
 from engine.sources.postgres_log.own_messages import own_records
 from engine.sources.postgres_log.stream import CHUNK_BYTES, PostgresLogStream
+from engine.sources.postgres_logs.consistent_cut import ConsistentCut, CutState, NodeSnapshot
 from engine.sources.postgres_logs.merged_chunk import ChunkWriter, Numbered
 from engine.sources.postgres_logs.merged_numbers import NEVER, MergedNumbers
 from engine.sources.postgres_logs.node_ends import NodeEnds
@@ -30,8 +32,9 @@ HELD_BYTES = 64 * 1024 * 1024
 """Bytes of a node's transactions that wait for the merge, from which on it is not read any more. Not measured."""
 _ASK_S = 0.010
 """Seconds between two requests to a node for its position, while something waits for it."""
-_TELL_S = 10.0
-"""Seconds after which positions without transactions are written to the merged log, so that nodes may release their logs."""
+_TELL_S = 1.0
+"""Seconds between two records of the nodes' positions in the merged log. Nodes release their logs up to these: what a session needs of them
+is in the target with the data. Not measured."""
 _NAPS = ((192 * 1024, 0.020), (16 * 1024, 0.010), (1, 0.001))
 """Bytes of one round of reads, and the pause in seconds after it: fewer and larger reads cost sources less (see postgres_log.stream)."""
 
@@ -60,6 +63,8 @@ class _Told:
     read: list[int]
     closed: list[tuple[str, int, Lsn, int]] = field(default_factory=list)
     """Not written yet."""
+    kept: list[int] = field(default_factory=list)
+    """By node, up to where it may release its log."""
     at_s: float = 0.0
 
 
@@ -84,20 +89,21 @@ class MergedStream:
         self._logs = [NodeLog(node, rules.naming, self._merge, relations) for node in range(count)]
         self._writer = ChunkWriter(self._logs, relations)
         self._numbers = MergedNumbers(start.value)
-        self._start = start
         self._wake = wake
         self._out: deque[RecordChunk] = deque()
         self._counter = ChangeCounter()
         self._told = _Told(after)
         self._confirmable: deque[tuple[int, list[int]]] = deque()
         """By position of the merged log: what each node may release once that is durable."""
+        self._cut: ConsistentCut | None = None
+        self.cut_position: Lsn | None = None
+        """The position of the last cut that is complete."""
         self._asked_s = 0.0
         self._marked: list[int] = [0] * count
         """By node, the last end of its log that was taken."""
-        self._rests_until = 0.0
-        self._write_position([(node, Lsn(position)) for node, position in enumerate(after)])
         # Transactions have numbers below every mark that an earlier reader has given, until all is read that was committed by now.
         self._first = self._numbers.mark([NEVER] * count)
+        self._write_position([(node, Lsn(position)) for node, position in enumerate(after)])
         nodes.ends.ask()
         self._merge.ask_marks()
 
@@ -115,6 +121,29 @@ class MergedStream:
         wanted = [positions.get(name, Lsn(0)).value for name in self._nodes.names]
         self._marked = [max(pair) for pair in zip(self._marked, wanted, strict=True)]
         return Lsn(self._numbers.mark(wanted))
+
+    def begin_cut(self) -> None:
+        """Release nothing until the snapshots are given, or `end_cut`. An earlier cut ends."""
+        self.end_cut()
+        self._cut = ConsistentCut(self._merge, self._logs)
+        self.cut_position = None
+
+    def take_snapshots(self, snapshots: Sequence[NodeSnapshot]) -> None:
+        """The nodes' snapshots, by number; they were taken since `begin_cut`."""
+        if self._cut is not None:
+            self._cut.take(snapshots)
+            ends = self._cut.ends or []
+            self._marked = [max(pair) for pair in zip(self._marked, ends, strict=True)]
+
+    def end_cut(self) -> None:
+        """Continue to release. Idempotent."""
+        self._cut = None
+        self._merge.hold(None)
+
+    @property
+    def cut_state(self) -> CutState | None:
+        """Of the cut that has begun; None before the first, and after `end_cut`."""
+        return None if self._cut is None else self._cut.state
 
     def read(self, timeout_s: float) -> RecordChunk | None:
         deadline = time.monotonic() + timeout_s
@@ -160,25 +189,36 @@ class MergedStream:
     def _advance(self) -> None:
         """Release what can be released, and write it."""
         self._take_ends()
-        for found in self._merge.release():
-            self._write(found)
+        if self._cut is None or self._cut.step() is not CutState.FROZEN:
+            for found in self._merge.release():
+                self._write(found)
         if self._merge.wants_marks():
             self._merge.ask_marks()
             self._nodes.ends.ask()
         included = self._merge.released_to()
-        if time.monotonic() >= self._told.at_s + _TELL_S and self._has_news(included):
-            self._write_position(self._news(included))
+        if time.monotonic() >= self._told.at_s + _TELL_S:
+            self._tell(included)
         self._flush()
-        self._note_confirmable()
+        if self._cut is not None and self._cut.state is CutState.HELD:
+            self._finish_cut(self._cut)
         if self._numbers.reach(included):
             self._out.append(_nothing(Lsn(self._numbers.last)))
         self._ask_late()
+
+    def _finish_cut(self, cut: ConsistentCut) -> None:
+        if cut.step() is CutState.COMPLETE:
+            self.cut_position = Lsn(self._numbers.take(1))
+            self._out.append(_nothing(self.cut_position))
+        if cut.state is not CutState.HELD:
+            self._merge.hold(None)
 
     def _take_ends(self) -> None:
         self._nodes.ends.drain()
         ends = self._nodes.ends.take()
         if ends is not None:
-            self._numbers.place(self._first, ends)
+            if self._first:
+                self._numbers.place(self._first, ends)
+                self._first = 0
             self._merge.marked(ends)
             self._marked = [max(pair) for pair in zip(self._marked, ends, strict=True)]
 
@@ -226,7 +266,7 @@ class MergedStream:
                 node = int(found.nodes[single])
                 number = Numbered(self._numbers.take(1), node, int(found.ends[single]), int(found.times_us[single]))
                 self._writer.begin(number, None)
-                self._writer.part(self._logs[node].take_part(int(found.places[single])))
+                self._writer.parts([self._logs[node].take_part(int(found.places[single]))])
                 self._writer.commit(number)
 
     def _write_global(self, found: Global) -> None:
@@ -235,15 +275,26 @@ class MergedStream:
         message = LogsMessage(((found.gtid, found.open),) if found.open else (), tuple(self._told.closed))
         at = Numbered(self._numbers.take(1), found.node, found.end, found.time_us)
         self._writer.begin(at, message if message != LogsMessage() else None)
-        for node, place in found.parts:
-            self._writer.part(self._logs[node].take_part(place))
+        self._writer.parts([self._logs[node].take_part(place) for node, place in found.parts])
         self._writer.commit(at)
         self._closings_written()
         self._include(found.node, found.end)
 
-    def _write_position(self, read: Sequence[tuple[int, Lsn]]) -> None:
-        """Write a transaction that says only up to where the logs are included. `read`: by node; all that was released is written."""
-        message = LogsMessage((), tuple(self._told.closed), tuple(read))
+    def _tell(self, included: Sequence[int]) -> None:
+        """Write what has changed of the nodes' positions. Everything that was released is written.
+
+        A part that is prepared has to come again in a session that begins before its transaction, so its node's log is kept.
+        """
+        read = [(node, Lsn(now)) for node, now in enumerate(included) if now > self._told.read[node]]
+        kept = [min(pair) for pair in zip(self._merge.releases_log(), included, strict=True)]
+        if read or self._told.closed or kept != self._told.kept:
+            self._told.kept = kept
+            self._write_position(read, tuple(map(Lsn, kept)))
+            self._confirmable.append((self._numbers.last, kept))
+
+    def _write_position(self, read: Sequence[tuple[int, Lsn]], kept: tuple[Lsn, ...] = ()) -> None:
+        """Write a transaction that has only positions of nodes."""
+        message = LogsMessage((), tuple(self._told.closed), tuple(read), kept)
         at = Numbered(self._numbers.take(1), 0, 0, time.time_ns() // 1000)
         self._writer.begin(at, message)
         self._writer.commit(at)
@@ -260,14 +311,6 @@ class MergedStream:
     def _include(self, node: int, position: int) -> None:
         self._told.read[node] = max(self._told.read[node], position)
 
-    def _has_news(self, included: Sequence[int]) -> bool:
-        return bool(self._told.closed or self._news(included))
-
-    def _news(self, included: Sequence[int]) -> list[tuple[int, Lsn]]:
-        """The nodes whose logs are included further than the merged log says."""
-        told = self._told.read
-        return [(node, Lsn(now)) for node, now in enumerate(included) if now > told[node]]
-
     def _flush(self) -> None:
         """Make a chunk of what was written."""
         if self._writer.bytes == 0:
@@ -281,13 +324,6 @@ class MergedStream:
         if len(others):
             payloads |= own_records(data, offsets, others, np.zeros(len(others), np.bool_))
         self._out.append(RecordChunk(data, offsets, controls, payloads, Lsn(self._numbers.last)))
-
-    def _note_confirmable(self) -> None:
-        """Everything that was released is written: what nodes may release of their logs once it is durable. A part that is prepared has to
-        come again in a session that begins before its transaction."""
-        if not self._confirmable or self._confirmable[-1][0] < self._numbers.last:
-            released = [min(pair) for pair in zip(self._merge.releases_log(), self._told.read, strict=True)]
-            self._confirmable.append((self._numbers.last, released))
 
     def _wait(self, deadline: float, received: int) -> bool:
         """Wait for something to do. False at the deadline, or if `wake` is readable."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,8 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.source import RecordChunk
 from engine.platform.compiled import Array
 from engine.records.two_phase import two_phase_of
-from engine.sort.merge import Entry, EntryKind, LogMerge
+from engine.sort.merge import LogMerge
+from engine.sort.merge_records import Entry, EntryKind
 from engine.sources.postgres_logs.relations import Relations, View
 
 _KINDS = {
@@ -26,6 +27,8 @@ _ENDS = frozenset({ControlKind.COMMIT, ControlKind.PREPARE})
 _BEGINS = frozenset({ControlKind.BEGIN, ControlKind.BEGIN_PREPARE})
 _PART = 1
 """Low bit of the place of a transaction that is kept by itself; those of runs are even."""
+_RECENT = 100_000
+"""Commits that a node's snapshot is compared with, at least: of some seconds under heavy load. Not measured."""
 _PREFIX_AT = 10
 """Bytes of a message record before its prefix: type, flags, position."""
 
@@ -125,6 +128,11 @@ class NodeLog:
         self._open: Part | None = None
         self._named: tuple[str, frozenset[int] | None] | None = None
         """Of the open transaction, if a message has named it."""
+        self._commits: deque[tuple[Array, Array]] = deque()
+        """Ends and transaction ids (int64) of the last commits, also of those that are released."""
+        self._noted = 0
+        self._xid = 0
+        """Of the open transaction."""
         self.held_bytes = 0
         """Bytes of rows that are kept."""
 
@@ -147,6 +155,20 @@ class NodeLog:
         if self._open is not None:
             self._keep(chunk, first, chunk.count)
 
+    def end_of(self, has: Callable[[Array], Array], passed: int) -> int | None:
+        """The end of the last commit that a snapshot has; None if it lacks an earlier one, or one up to `passed`.
+
+        `has`: which transactions with these ids it has. Commits of long ago are not compared: they are visible by now.
+        """
+        none = np.empty(0, np.int64)
+        ends = np.concatenate([none, *(each for each, _ in self._commits)])
+        found = has(np.concatenate([none, *(xids for _, xids in self._commits)]))
+        missing = np.flatnonzero(~found)
+        first = int(missing[0]) if len(missing) else len(ends)
+        if found[first:].any() or (first < len(ends) and ends[first] <= passed):
+            return None
+        return int(ends[first - 1]) if first else 0
+
     def take_runs(self, places: Array) -> Iterator[tuple[Run, int, int]]:
         """The runs of released local transactions with these even places, in ascending order: each with borders in its arrays."""
         at = 0
@@ -168,6 +190,7 @@ class NodeLog:
 
     def _add_run(self, chunk: RecordChunk, commits: Any, begins: Any) -> None:
         ends = commits["end_lsn"].astype(np.int64)
+        self._note(ends, begins["xid"].astype(np.int64))
         places = self._next + 2 * np.arange(len(ends))
         self._next += 2 * len(ends)
         run = Run(self._view, chunk.data, chunk.offsets, places, begins["ordinal"].copy(), commits["ordinal"] + 1)
@@ -182,11 +205,14 @@ class NodeLog:
         """Process one control record; returns the number of the first record that is not kept yet."""
         kind, ordinal = ControlKind(int(control["kind"])), int(control["ordinal"])
         if kind in _BEGINS:
+            self._xid = int(control["xid"])
             self._open, self._named = Part([(0, 0, self._view)]), None
             return ordinal
         if kind in _KINDS:
             record = two_phase_of(chunk.data[chunk.offsets[ordinal] : chunk.offsets[ordinal + 1]].tobytes())
             gtid, _ = self._naming.of_gid(record.gid)
+            if kind is ControlKind.COMMIT_PREPARED:
+                self._note(np.array([record.end.value]), np.array([record.xid]))
             self._add(Entry(_KINDS[kind], gtid, record.end.value, record.time_us))
             return ordinal + 1
         if self._open is None and kind is ControlKind.PREPARE:
@@ -219,12 +245,20 @@ class NodeLog:
             record = two_phase_of(chunk.data[chunk.offsets[ordinal] : chunk.offsets[ordinal + 1]].tobytes())
             gtid, named = self._naming.of_gid(record.gid)
             self._add(Entry(EntryKind.PREPARE, gtid, end, time_us, place, record.lsn.value, named))
-        elif self._named is not None:
+            return
+        self._note(np.array([end]), np.array([self._xid]))
+        if self._named is not None:
             self._add(Entry(EntryKind.OWN_COMMIT, self._named[0], end, time_us, place, 0, self._named[1]))
         else:
             single = (np.array([value], np.int64) for value in (end, time_us, place))
             if self._merge.add_commits(self._node, *single):
                 self.take_part(place)
+
+    def _note(self, ends: Array, xids: Array) -> None:
+        self._commits.append((ends, xids))
+        self._noted += len(ends)
+        while self._noted - len(self._commits[0][0]) >= _RECENT:
+            self._noted -= len(self._commits.popleft()[0])
 
     def _add(self, entry: Entry) -> None:
         unneeded = self._merge.add(self._node, entry)

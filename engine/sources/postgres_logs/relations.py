@@ -33,8 +33,10 @@ class View:
         """`records`: by the node's own number of a table, its number in the merged log and its record there."""
         self._records = records
 
-    def record(self, oid: int) -> tuple[int, bytes]:
-        return self._records[oid]
+    @property
+    def by_oid(self) -> Mapping[int, tuple[int, bytes]]:
+        """As given to the constructor."""
+        return self._records
 
     def with_table(self, oid: int, number: int, record: bytes) -> View:
         return View({**self._records, oid: (number, record)})

@@ -7,7 +7,7 @@ import random
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import psycopg
@@ -22,9 +22,10 @@ from engine.model.subscription import BatchPolicy
 from engine.records.messages import parse_truncate
 from engine.records.relation import parse_relation
 from engine.sort.batcher import Batcher
-from engine.sort.merge import Order
+from engine.sort.merge_records import Order
 from engine.sort.sorter import TransactionSorter
 from engine.sources.postgres_log import position
+from engine.sources.postgres_logs.consistent_cut import CutState, NodeSnapshot
 from engine.sources.postgres_logs.merged_stream import MergedStream, MergeRules, NodeStreams
 from engine.sources.postgres_logs.node_ends import NodeEnds
 from engine.sources.postgres_logs.node_log import Naming
@@ -194,10 +195,13 @@ class Copy:
         self.last, self.values = last, dict(values)
         assert last.logs is not None
         streams = []
-        for node, log in zip(self.nodes.nodes, last.logs.nodes, strict=True):
-            before = LastCommit(log.after, log.end, log.time_us)
-            with_slot = node.session_of(log.read, before)
-            streams.append(with_slot)
+        kept = last.logs.kept or [log.read for log in last.logs.nodes]
+        with contextlib.ExitStack() as opened:
+            for node, log, most in zip(self.nodes.nodes, last.logs.nodes, kept, strict=True):
+                stream = node.session_of(log.read, LastCommit(log.after, log.end, log.time_us), most)
+                opened.callback(stream.close)
+                streams.append(stream)
+            opened.pop_all()
         ends = NodeEnds([lambda node=node: position.current(node.connector) for node in self.nodes.nodes])  # type: ignore[misc]
         names = tuple(f"n{number}" for number in range(len(streams)))
         rules = MergeRules(self.order, Naming(re.compile("^(?P<gtid>.+)@"), OWN, names))
@@ -242,6 +246,52 @@ class Copy:
         mark = self.stream.mark(ends)
         wait_until(lambda: self.is_at(mark), what="the mark is reached")
 
+    def tell(self) -> None:
+        """Follow until the merged log says that the first node may release what it has written so far."""
+        written = self.nodes.nodes[0].now()
+
+        def is_told() -> bool:
+            self.follow()
+            logs = self.kept[-1][1].logs
+            return logs is not None and bool(logs.kept) and logs.kept[0] > written
+
+        wait_until(is_told, what="the merged log says what is kept")
+
+    def cut(self, meanwhile: Callable[[], None]) -> tuple[dict[int, int], dict[int, int]] | None:
+        """The accounts in snapshots of all nodes, and in the copy at their position; None if the snapshots are not of one moment.
+        `meanwhile`: called between two of them."""
+        assert self.stream is not None
+        self.stream.begin_cut()
+        snapshots, expected = [], {}
+        for node in self.nodes.nodes:
+            with node.database.connect() as session:
+                session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+                ((text,),) = session.execute("SELECT pg_current_snapshot()::text")
+                meanwhile()
+                expected.update(
+                    {int(row[0]): int(row[1]) for row in session.execute("SELECT id, amount FROM accounts")}
+                )
+            snapshots.append(NodeSnapshot.parse(str(text), position.current(node.connector).value))
+        self.stream.take_snapshots(snapshots)
+        found: list[Lsn] = []
+
+        def is_reached() -> bool:
+            assert self.stream is not None
+            chunk = self.stream.read(0.05)
+            if self.stream.cut_position is not None and not found:
+                found.append(self.stream.cut_position)
+                assert self._batcher.request_cut(found[0])
+            if chunk is not None:
+                self._land(chunk)
+            return self.stream.cut_state is CutState.TORN or (bool(found) and self._batcher.sealed_end >= found[0])
+
+        wait_until(is_reached, what="the cut is reached")
+        self.stream.end_cut()
+        if not found:
+            return None
+        (values,) = (values for end, _, values in self.kept if end == found[0])
+        return expected, values
+
     def is_at(self, mark: Lsn) -> bool:
         """Follow once; whether the position is applied."""
         self.follow()
@@ -273,6 +323,9 @@ class Copy:
                     inserts[name] += record[:1] == b"I"
                     if name == "accounts":
                         self.values[int(row[0] or "")] = int(row[1] or "")
+                elif record[:1] == b"D":
+                    assert self._tables[struct.unpack_from(">I", record, 1)[0]][0] == "accounts"
+                    del self.values[int(_texts(record[6:])[0] or "")]
                 elif record[:1] == b"T":
                     for name, _ in (self._tables[oid] for oid in parse_truncate(record, streamed=False)[1]):
                         self.truncated[name] = self.truncated.get(name, 0) + 1

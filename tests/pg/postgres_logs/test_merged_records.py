@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
-from engine.sort.merge import Order
+from engine.sort.merge_records import Order
+from engine.sources.postgres_logs import merged_stream
+from engine.sources.postgres_logs.merged_numbers import MergedNumbers
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.waiting import wait_until
@@ -61,6 +65,24 @@ def test_a_node_with_another_structure_announces_it_before_its_rows(nodes: Nodes
     assert copy.values == nodes.values()
 
 
+def test_rows_that_change_places_between_nodes_are_there_at_every_moment(nodes: Nodes, copy: Copy) -> None:
+    """Both are deleted and inserted by one global transaction; the coordinator has an ordinary part."""
+    here, there = 0, ACCOUNTS
+    for _ in range(3):
+        for number, (gone, come) in enumerate(((here, there), (there, here))):
+            session = nodes.sessions[number]
+            session.execute("BEGIN")
+            session.execute("DELETE FROM accounts WHERE id = %s", [gone])
+            session.execute("INSERT INTO accounts VALUES (%s, 100)", [come])
+        nodes.sessions[1].execute(f"PREPARE TRANSACTION 'swap {here}@1'".encode())
+        nodes.sessions[0].execute("SELECT pg_logical_emit_message(true, 'shop.gtid', %s)", [f"swap {here}"])
+        nodes.sessions[0].execute("COMMIT")
+        nodes.sessions[1].execute(f"COMMIT PREPARED 'swap {here}@1'".encode())
+        here, there = there, here
+    copy.reach()
+    assert copy.values == nodes.values()
+
+
 def test_truncates_and_messages_are_those_of_the_node(nodes: Nodes, copy: Copy) -> None:
     """A message that looks like one of the merged log says nothing of it."""
     for node in nodes.nodes:
@@ -84,10 +106,12 @@ def test_a_prepared_transaction_holds_the_log_of_its_node_only_and_comes_after_a
     nodes.nodes[1].insert_other()
     copy.reach()
     for _ in range(2):
+        copy.tell()
         copy.confirm()
         copy.restart(0)
         nodes.nodes[0].insert_other()
         copy.reach()
+    copy.tell()
     copy.confirm()
     wait_until(lambda: follow(copy) and nodes.nodes[0].confirmed() > prepared, what="the other node's log is released")
     assert nodes.nodes[1].confirmed() < prepared
@@ -96,6 +120,19 @@ def test_a_prepared_transaction_holds_the_log_of_its_node_only_and_comes_after_a
     copy.reach()
     assert copy.values == nodes.values()
     assert copy.transactions > before
+
+
+def test_a_slot_that_others_moved_past_a_prepared_transaction_is_a_gap(nodes: Nodes, copy: Copy) -> None:
+    """Its rows would not come again, and COMMIT PREPARED alone looks like that of a part without rows."""
+    nodes.nodes[1].prepare("slow@1", "UPDATE accounts SET amount = amount WHERE id = 5")
+    nodes.nodes[1].insert_other()
+    copy.reach()
+    copy.tell()
+    copy.close()
+    nodes.nodes[1].execute(f"SELECT pg_replication_slot_advance('{nodes.nodes[1].slot}', pg_current_wal_flush_lsn())")
+    with pytest.raises(EngineFault) as caught:
+        copy.open()
+    assert caught.value.kind is FaultKind.LOG_GAP
 
 
 def follow(copy: Copy) -> bool:
@@ -124,3 +161,39 @@ def test_a_position_of_one_node_does_not_wait_for_others(nodes: Nodes, copy: Cop
     far = stream.mark({"n1": Lsn.parse("FFFF/0")})
     wait_until(lambda: copy.is_at(mark), what="the mark is reached")
     assert not copy.is_at(far)
+
+
+def test_a_session_knows_the_commits_that_closed_global_transactions(nodes: Nodes, copy: Copy) -> None:
+    """Each node's session checks its log by the last commit that is included, and that is the one that closed it."""
+    for number in range(2):
+        nodes.nodes[number].prepare(
+            f"g@{number}", f"UPDATE accounts SET amount = amount WHERE id = {number * ACCOUNTS}"
+        )
+    for number in range(2):
+        nodes.nodes[number].finish("COMMIT", f"g@{number}")
+    closed = nodes.nodes[1].flushed()
+
+    def is_included() -> bool:
+        logs = follow(copy) and copy.kept[-1][1].logs
+        return bool(logs) and logs.open == {} and logs.nodes[1].read >= closed
+
+    wait_until(is_included, what="both commits are included")
+    copy.restart(0)
+    nodes.local()
+    copy.reach()
+    assert copy.values == nodes.values()
+
+
+def test_a_mark_of_an_earlier_session_is_not_reached_before_what_it_is_for(
+    nodes: Nodes, copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the clock is an hour later by the time of the next session."""
+    copy.reach()
+    assert copy.stream is not None
+    nodes.nodes[1].insert_other()
+    mark = copy.stream.mark({"n1": nodes.nodes[1].now()})
+    later = partial(MergedNumbers, clock_ms=lambda: time.time_ns() // 1_000_000 + 3_600_000)
+    monkeypatch.setattr(merged_stream, "MergedNumbers", later)
+    copy.restart(0)
+    wait_until(lambda: copy.is_at(mark), what="the mark is reached")
+    assert copy.inserted["other"] == [1]

@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
-from engine.sort.merge import Order
+from engine.sort.merge_records import Order
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.pg.postgres_logs.nodes import Copy, nodes_on
 
 STEPS = 60
 """Of one history."""
+
+
+@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_snapshots_of_all_nodes_are_the_copy_at_their_position(
+    pg: EmbeddedPostgres, database_on: Callable[..., Database], order: Order, seed: int
+) -> None:
+    """Transactions continue while the snapshots are taken, between any two of them, and before they are read."""
+    with nodes_on([database_on(pg) for _ in range(3)], seed) as nodes:
+        copy, chance = Copy(nodes, order), nodes.chance
+        results: Counter[bool] = Counter()
+
+        def write() -> None:
+            for _ in range(chance.randrange(3)):
+                if chance.random() < 0.5:
+                    nodes.local()
+                elif not nodes.left and not nodes.undecided:
+                    nodes.spread(own=chance.random() < 0.5, ends=chance.choice(["commit", "commit", "half", "wait"]))
+                else:
+                    nodes.decide()
+
+        try:
+            for _ in range(STEPS // 3):
+                write()
+                copy.follow(0.0)
+                found = copy.cut(write if chance.random() < 0.5 else lambda: None)
+                results[found is not None] += 1
+                if found is not None:
+                    expected, values = found
+                    assert values == expected
+            nodes.decide()
+            copy.reach()
+            assert copy.values == nodes.values()
+            assert results[True] > 0
+            assert results[False] > 0
+        finally:
+            copy.close()
 
 
 @pytest.mark.parametrize("order", Order)

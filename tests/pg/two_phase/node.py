@@ -114,6 +114,10 @@ class Node:
     def now(self) -> Lsn:
         return position.now(self.connector)
 
+    def flushed(self) -> Lsn:
+        """The end of the log, without a write."""
+        return position.current(self.connector)
+
     def confirmed(self) -> Lsn:
         return Lsn.parse(str(self.slot_column("confirmed_flush_lsn")))
 
@@ -124,9 +128,12 @@ class Node:
         )
         return found[0][0]
 
-    def session_of(self, start: Lsn, last: LastCommit | None = None) -> PostgresLogStream:
+    def session_of(self, start: Lsn, last: LastCommit | None = None, kept: Lsn | None = None) -> PostgresLogStream:
         """An open session, which the caller closes."""
-        return open_stream(self.connector, self.slot, start, "penstock-node-1", ("p",), last=last, two_phase=True)
+        publications = ("p",)
+        return open_stream(
+            self.connector, self.slot, start, "penstock-node-1", publications, last=last, two_phase=True, kept=kept
+        )
 
     @contextmanager
     def session(self, start: Lsn | None = None, last: LastCommit | None = None) -> Iterator[PostgresLogStream]:

@@ -163,6 +163,7 @@ messages = st.builds(
     st.lists(st.tuples(gtids, st.lists(node_numbers, max_size=4).map(tuple)), max_size=3).map(tuple),
     st.lists(st.tuples(gtids, node_numbers, positions, times), max_size=3).map(tuple),
     st.lists(st.tuples(node_numbers, positions), max_size=3).map(tuple),
+    st.lists(positions, max_size=3).map(tuple),
 )
 
 
@@ -172,7 +173,8 @@ def test_a_message_is_written_as_ascii_and_read_back(message: LogsMessage) -> No
     content = message.content
     assert content.isascii()
     assert LogsMessage.parse(content) == message
-    assert set(json.loads(content)) == {n for n in ("published", "closed", "read") if getattr(message, n)}
+    names = ("published", "closed", "read", "kept")
+    assert set(json.loads(content)) == {name for name in names if getattr(message, name)}
 
 
 def test_the_form_of_a_message_does_not_change() -> None:
@@ -206,6 +208,8 @@ def test_the_form_of_a_message_does_not_change() -> None:
         b'{"closed":[["g",0,"0/1"]]}',
         b'{"closed":[["g",0,"0/1","now"]]}',
         b'{"closed":null}',
+        b'{"kept":[1]}',
+        b'{"kept":"0/1"}',
         b"[" * 100_000,
     ],
 )
@@ -265,6 +269,18 @@ def test_an_open_transaction_is_listed_until_its_last_node_closed_it() -> None:
 def test_a_transaction_that_is_closed_in_the_message_that_publishes_it_is_not_open() -> None:
     both = LogsMessage((("g", (0, 1)),), (("g", 0, Lsn(2), 1), ("g", 1, Lsn(2), 1)))
     assert started(1, 1).with_messages([both]).open == {}
+
+
+def test_what_is_kept_of_the_logs_is_what_was_said_last() -> None:
+    state = started(1, 1)
+    assert state.kept == ()
+    assert '"kept"' not in state.text
+    state = state.with_messages([LogsMessage(kept=(Lsn(5), Lsn(6))), LogsMessage(kept=(Lsn(7), Lsn(6))), LogsMessage()])
+    state = state.with_commits({0: one(9)}).forgotten()
+    assert state.kept == (Lsn(7), Lsn(6))
+    assert MergedLogs.parse(state.text) == state
+    with pytest.raises(EngineFault):
+        state.with_messages([LogsMessage(kept=(Lsn(7), Lsn(6), Lsn(5)))])
 
 
 def test_a_name_that_is_used_again_is_open_on_the_nodes_of_both() -> None:

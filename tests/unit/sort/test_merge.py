@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.sort.merge import Closed, Entry, EntryKind, Global, InDoubt, LocalRun, LogMerge, Order, Passed
+from engine.sort.merge import LogMerge
+from engine.sort.merge_records import Closed, Entry, EntryKind, Global, InDoubt, LocalRun, Order, Passed
 
 
 def add(
@@ -272,3 +273,46 @@ def test_a_part_of_before_the_restart_completes_nothing_until_its_log_was_read_a
     add(merge, 1, EntryKind.PREPARE, "g", 30, 5, {0, 1})
     (found,) = (each for each in merge.release() if isinstance(each, Global))
     assert found.parts == ((0, 30), (1, 30))
+
+
+@pytest.mark.parametrize("order", Order)
+def test_nothing_later_than_the_positions_of_a_hold_is_released(order: Order) -> None:
+    merge = LogMerge(2, order)
+    merge.hold([20, 10])
+    add_commits(merge, 0, [1, 2, 3])
+    add_commits(merge, 1, [4, 5])
+    assert sorted(places(merge)) == [(0, 1), (0, 2), (1, 4)]
+    assert merge.is_held()
+    assert not merge.is_torn()
+    merge.hold(None)
+    if order is Order.STRICT:
+        mark(merge, [30, 20])
+    assert sorted(places(merge)) == [(0, 3), (1, 5)]
+
+
+def test_a_hold_between_two_commits_of_a_global_transaction_names_it() -> None:
+    merge = LogMerge(2, Order.CAUSAL)
+    merge.hold([20, 10])
+    for node in range(2):
+        add(merge, node, EntryKind.PREPARE, "g", 10, 1, {0, 1})
+        add(merge, node, EntryKind.COMMIT_PREPARED, "g", 20, 2)
+    assert any(isinstance(each, Global) for each in merge.release())
+    assert merge.is_held()
+    assert merge.unclosed() == {"g": frozenset({1})}
+    merge.hold(None)
+    assert merge.release() == [Closed("g", 1, 20, 2)]
+    assert merge.unclosed() == {}
+
+
+def test_a_hold_before_the_coordinators_commit_and_after_one_that_follows_it_is_torn() -> None:
+    merge = LogMerge(2, Order.CAUSAL)
+    merge.hold([0, 20])
+    add(merge, 1, EntryKind.PREPARE, "g", 10, 1, {0, 1})
+    add(merge, 1, EntryKind.COMMIT_PREPARED, "g", 20, 3)
+    add(merge, 0, EntryKind.OWN_COMMIT, "g", 10, 2, {0, 1})
+    assert not any(isinstance(each, Global) for each in merge.release())
+    assert merge.is_torn()
+    assert not merge.is_held()
+    merge.hold(None)
+    assert any(isinstance(each, Global) for each in merge.release())
+    assert not merge.is_torn()

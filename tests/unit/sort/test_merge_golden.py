@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.sort.merge import Closed, Entry, EntryKind, Global, LocalRun, LogMerge, Merged, Order, Passed
+from engine.sort.merge import LogMerge
+from engine.sort.merge_records import Closed, Entry, EntryKind, Global, LocalRun, Merged, Order, Passed
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "merge"
 EXAMPLES: dict[str, Any] = json.loads((GOLDEN / "examples_7_to_9.json").read_text(encoding="utf-8"))
