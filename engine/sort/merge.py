@@ -213,13 +213,12 @@ class LogMerge:
         Raises EngineFault(LOG_UNREADABLE) for a record that cannot follow those before it.
         """
         log = self._nodes[node]
-        if (
-            entry.kind is not EntryKind.PREPARE
-        ):  # One that was prepared while a slot was created is sent when it is committed.
-            _check_order(log, entry.end)
-        log.read = max(log.read, entry.end)
         if entry.kind is EntryKind.PREPARE:
+            # Out of order if it was prepared while a slot was created: it is sent when it is committed then.
+            log.read = max(log.read, entry.end)
             return self._prepare(log, entry)
+        _check_order(log, entry.end)
+        log.read = entry.end
         if entry.kind is EntryKind.OWN_COMMIT:
             return self._own_commit(log, entry)
         return self._end_prepared(log, entry)
@@ -532,11 +531,9 @@ class LogMerge:
         log.queue.popleft()
         entry, found, node = queued.entry, queued.of, log.number
         log.floor, log.passed = stamp, max(log.passed, entry.end)
-        if entry.kind is EntryKind.PREPARE:
-            if queued.part is not None:
-                queued.part.passed = True
-            return Passed(entry.kind, entry.gtid, node, entry.end)
-        if queued.dropped:
+        if queued.part is not None:
+            queued.part.passed = True
+        if queued.part is not None or queued.dropped:
             return Passed(entry.kind, entry.gtid, node, entry.end)
         if found.released:
             found.waiting.discard(node)

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.merged_logs import NODE_BIT, PREFIX, LogsMessage, commit_mark
+from engine.model.merged_logs import NODE_BIT, LogsMessage, commit_mark
 from engine.model.position import Lsn
 from engine.platform.compiled import Array, kernel
 from engine.records.encode import CLOCK_ZERO_US
+from engine.records.messages import logs_record
 from engine.sort.merge_records import LocalRun
 from engine.sources.postgres_logs.moved_rows import RowKeys, keys_of, put_first
 from engine.sources.postgres_logs.node_log import NodeLog, Part, Run
@@ -66,10 +67,8 @@ class ChunkWriter:
         time = at.time_us - CLOCK_ZERO_US
         self._record(_BEGIN.pack(b"B", at.number - 1, time, at.number & 0xFFFFFFFF))
         if message is not None:
-            content = message.content
             self._messages.append(self._records)
-            head = struct.pack(">cBQ", b"M", 1, at.number - 1) + PREFIX.encode() + b"\0"
-            self._record(head + struct.pack(">I", len(content)) + content)
+            self._record(logs_record(message))
 
     def commit(self, at: Numbered) -> None:
         """End a transaction."""

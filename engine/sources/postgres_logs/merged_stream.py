@@ -223,17 +223,17 @@ class MergedStream:
             self._marked = [max(pair) for pair in zip(self._marked, ends, strict=True)]
 
     def _ask_late(self) -> None:
-        """Ask nodes for their positions that were not read up to an end of their log that was taken."""
+        """Ask the nodes for their positions that are waited for."""
         now = time.monotonic()
-        late = [
-            stream
-            for stream, mark in zip(self._nodes.streams, self._marked, strict=True)
-            if stream.read_to.value < mark
-        ]
-        if late and now >= self._asked_s + _ASK_S:
-            self._asked_s = now
-            for stream in late:
+        if now >= self._asked_s + _ASK_S:
+            for stream in self._late():
+                self._asked_s = now
                 stream.ask_position()
+
+    def _late(self) -> list[PostgresLogStream]:
+        """The streams that were not read up to an end of their log that was taken."""
+        ends = zip(self._nodes.streams, self._marked, strict=True)
+        return [stream for stream, end in ends if stream.read_to.value < end]
 
     def _write(self, found: Merged) -> None:
         if isinstance(found, LocalRun):
@@ -286,7 +286,7 @@ class MergedStream:
         A part that is prepared has to come again in a session that begins before its transaction, so its node's log is kept.
         """
         read = [(node, Lsn(now)) for node, now in enumerate(included) if now > self._told.read[node]]
-        kept = [min(pair) for pair in zip(self._merge.releases_log(), included, strict=True)]
+        kept = self._merge.releases_log()
         if read or self._told.closed or kept != self._told.kept:
             self._told.kept = kept
             self._write_position(read, tuple(map(Lsn, kept)))
@@ -338,8 +338,7 @@ class MergedStream:
             if log.held_bytes < HELD_BYTES
         ]
         watched += [self._nodes.ends.answered, *([] if self._wake is None else [self._wake])]
-        late = any(stream.read_to.value < mark for stream, mark in zip(self._nodes.streams, self._marked, strict=True))
-        until = min(deadline, now + _ASK_S) if late else min(deadline, now + 1.0)
+        until = min(deadline, now + (_ASK_S if self._late() else _TELL_S))
         ready, _, _ = select.select(watched, [], [], max(0.0, until - now))
         return self._wake not in ready and time.monotonic() < deadline
 

@@ -209,16 +209,15 @@ class NodeLog:
             self._open, self._named = Part([(0, 0, self._view)]), None
             return ordinal
         if kind in _KINDS:
-            record = two_phase_of(chunk.data[chunk.offsets[ordinal] : chunk.offsets[ordinal + 1]].tobytes())
+            record = two_phase_of(_record(chunk, ordinal))
             gtid, _ = self._naming.of_gid(record.gid)
             if kind is ControlKind.COMMIT_PREPARED:
                 self._note(np.array([record.end.value]), np.array([record.xid]))
             self._add(Entry(_KINDS[kind], gtid, record.end.value, record.time_us))
             return ordinal + 1
         if self._open is None and kind is ControlKind.PREPARE:
-            self._open = Part(
-                [(0, 0, self._view)]
-            )  # Some versions send a part that only locked rows without its beginning.
+            # Some versions send a part that only locked rows without its beginning.
+            self._open = Part([(0, 0, self._view)])
             first = ordinal
         if self._open is None:
             return ordinal + 1  # A message outside transactions.
@@ -226,8 +225,7 @@ class NodeLog:
             self._view = self._relations.announced(self._node, chunk.relations[ordinal], self._view)
             self._open.views.append((len(self._open.pieces), ordinal, self._view))
         elif kind is ControlKind.MESSAGE:
-            record = chunk.data[chunk.offsets[ordinal] : chunk.offsets[ordinal + 1]].tobytes()
-            self._named = self._naming.of_message(record) or self._named
+            self._named = self._naming.of_message(_record(chunk, ordinal)) or self._named
         elif kind in _ENDS:
             self._keep(chunk, first, ordinal + 1)
             self._end(chunk, control, self._open)
@@ -242,7 +240,7 @@ class NodeLog:
         self._parts[place] = part
         end, time_us = int(control["end_lsn"]), int(control["time_us"])
         if kind == ControlKind.PREPARE:
-            record = two_phase_of(chunk.data[chunk.offsets[ordinal] : chunk.offsets[ordinal + 1]].tobytes())
+            record = two_phase_of(_record(chunk, ordinal))
             gtid, named = self._naming.of_gid(record.gid)
             self._add(Entry(EntryKind.PREPARE, gtid, end, time_us, place, record.lsn.value, named))
             return
@@ -276,6 +274,11 @@ class NodeLog:
 def is_part(places: Array) -> Array:
     """Which of these transactions are kept by themselves: bool."""
     found: Array = (places & _PART) == _PART
+    return found
+
+
+def _record(chunk: RecordChunk, ordinal: int) -> bytes:
+    found: bytes = chunk.data[chunk.offsets[ordinal] : chunk.offsets[ordinal + 1]].tobytes()
     return found
 
 

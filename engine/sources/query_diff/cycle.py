@@ -249,18 +249,19 @@ class _Cycle:
         for relation, name in self.rows.followed().items():
             if name in self.read or name in self.unread:
                 continue
-            self.rows.set_unread(relation, unread=True)
-            record, method = unread_record(RelationId(relation), name, GONE), self.given.detection(name).method.value
-            table = TableFound(name.schema, name.name, relation, record, 0, (), method)
-            found.append(replace(table, fault=GONE.kind.value, detail=GONE.detail))
+            method = self.given.detection(name).method.value
+            found.append(self._unread(TableFound(name.schema, name.name, relation, b"", 0, (), method), GONE))
         return found
 
     def _left_out(self, table: ComparedTable, why: Unread) -> TableFound:
-        name, relation = table.schema.name, int(table.schema.relation)
-        self.unread[name] = why
-        self.rows.set_unread(relation, unread=True)
-        found = self._nothing(table, unread_record(RelationId(relation), name, why))
-        return replace(found, fault=why.kind.value, detail=why.detail)
+        self.unread[table.schema.name] = why
+        return self._unread(self._nothing(table, b""), why)
+
+    def _unread(self, found: TableFound, why: Unread) -> TableFound:
+        """With the record that the table was not read, in place of its structure."""
+        self.rows.set_unread(found.relation, unread=True)
+        record = unread_record(RelationId(found.relation), TableName(found.schema, found.name), why)
+        return replace(found, record=record, fault=why.kind.value, detail=why.detail)
 
     def _keyless(self, table: ComparedTable) -> TableFound:
         """Nothing of it is written, and nothing is known of it any more: it is parked, and copied when it is tried again."""
