@@ -23,6 +23,7 @@ from engine.sources.mariadb_queries.declaration import MARIADB_QUERIES
 from engine.sources.mariadb_triggers.declaration import MARIADB_TRIGGERS
 from engine.sources.odbc_queries.declaration import ODBC_QUERIES
 from engine.sources.postgres_log.declaration import POSTGRES_LOG
+from engine.sources.postgres_logs.declaration import POSTGRES_LOGS
 from engine.sources.postgres_queries.declaration import POSTGRES_QUERIES
 from engine.sources.postgres_triggers.declaration import POSTGRES_TRIGGERS
 from engine.sources.sqlite_queries.declaration import SQLITE_QUERIES
@@ -36,6 +37,7 @@ SOURCES: dict[tuple[str, str], SourceKind] = {
         POSTGRES_LOG,
         POSTGRES_TRIGGERS,
         POSTGRES_QUERIES,
+        POSTGRES_LOGS,
         MARIADB_TRIGGERS,
         MARIADB_QUERIES,
         SQLITE_TRIGGERS,

@@ -65,6 +65,8 @@ class Capture(Policy):
     """Those of `flag_column`, `key` and `columns` that are possible for a table of `tables`."""
     keeps_folder: ClassVar[bool] = False
     """Whether the engine keeps something of the source in a folder of the subscription."""
+    fixed: ClassVar[frozenset[str]] = frozenset()
+    """Settings that stay as they are while the subscription exists: what was read by one would be misread by another."""
 
     kind: str
 
@@ -123,6 +125,8 @@ class ConnectionKind:
     """Table names that differ only in the case of ASCII letters are the same name."""
     dialect: SqlDialect | None = None
     """The SQL of queries; None: it has none."""
+    nodes_of: str | None = None
+    """The kind of the connections that its setting `nodes` names; None: it has no such setting."""
     own_schemas: frozenset[str] = frozenset()
     """Schemas reserved for Penstock or the database: no table is replicated into them."""
     captures: tuple[str, ...] = ()

@@ -14,10 +14,10 @@ import yaml
 from pydantic import TypeAdapter
 from rich.markup import escape
 
-from server.cli.client import Api, Document, segment
+from server.cli.client import Api, Document, ProblemError, segment
 from server.cli.manifest import DECLARED, ManifestError, Resource, parse, path_of
 from server.cli.options import AsJson, server_command
-from server.cli.output import Answer, out, print_json
+from server.cli.output import Answer, out, print_json, setting_text
 
 _COLOURS = {
     "created": "green",
@@ -104,7 +104,8 @@ def export(api: Api) -> Answer:
 def plans_of(api: Api, resources: Sequence[Resource], *, prune: bool) -> list[Document]:
     """The server's plans for a PUT of each resource.
 
-    A subscription whose connections do not exist yet has no plan: it is new.
+    The server cannot plan what names a connection that does not exist yet: a subscription with it is new, and a connection of which it is a
+    node is new or changed.
     """
     plans: list[Document] = []
     new: set[str] = set()
@@ -112,12 +113,30 @@ def plans_of(api: Api, resources: Sequence[Resource], *, prune: bool) -> list[Do
         if resource.collection == "subscriptions" and new & {resource.body.get("source"), resource.body.get("target")}:
             plans.append({"result": "created", "fields": [], "tables": _named(resource), "etag": None})
             continue
+        if new & set(resource.nodes):
+            plans.append(_plan_with_new_nodes(api, resource))
+            if plans[-1]["result"] == "created":
+                new.add(resource.name)
+            continue
         answer = api.send("POST", f"{_path(resource)}/plans", resource.body, query=_keep(resource, prune=prune))
         plan: Document = answer.json()
         if resource.collection == "connections" and plan["result"] == "created":
             new.add(resource.name)
         plans.append(plan)
     return plans
+
+
+def _plan_with_new_nodes(api: Api, resource: Resource) -> Document:
+    """The plan of a connection with nodes that the same file makes. Its secrets are not compared."""
+    try:
+        answer = api.send("GET", _path(resource))
+    except ProblemError as problem:
+        if problem.status != 404:
+            raise
+        return {"result": "created", "fields": [], "secrets": sorted(resource.body.get("secrets") or {}), "etag": None}
+    before, after = answer.json()["settings"].get("nodes"), resource.body["settings"]["nodes"]
+    change = {"field": "settings.nodes", "before": before, "after": after}
+    return {"result": "changed", "fields": [change], "secrets": [], "etag": answer.headers["ETag"]}
 
 
 def _put(api: Api, resource: Resource, plan: Document, *, prune: bool) -> None:
@@ -166,7 +185,7 @@ def _word(word: str, width: int) -> str:
 
 
 def _value(value: Any) -> str:
-    return escape("none" if value is None else str(value))
+    return escape("none" if value is None else setting_text(value))
 
 
 def _result(resource: Resource, plan: Document) -> Document:
@@ -190,13 +209,18 @@ def _result(resource: Resource, plan: Document) -> Document:
 
 def _body(collection: str, item: Document) -> Document:
     """The body for a PUT of a resource, without members that have their default."""
-    from server.alerts.schemas import AlertChannelPut  # noqa: PLC0415  the other commands start faster without them
+    from engine.connectors import DEFAULT_CAPTURE  # noqa: PLC0415  the other commands start faster without them
+    from server.alerts.schemas import AlertChannelPut  # noqa: PLC0415
     from server.declarations.policies import POLICIES  # noqa: PLC0415
     from server.declarations.table_body import TableBody  # noqa: PLC0415
 
     body = {name: item[name] for name in DECLARED[collection] if item.get(name) is not None}
     if collection == "subscriptions":
+        kind = body["capture"]["kind"]
         body |= {name: _said(policy, body[name]) for name, policy in POLICIES.items() if name in body}
+        if kind != DEFAULT_CAPTURE:
+            # The default of its own class; a document without a kind is read as the usual one.
+            body["capture"] = {"kind": kind, **body["capture"]}
         body["tables"] = [_said(TypeAdapter(TableBody), table) for table in body["tables"]]
     if collection == "alert_channels":
         body = _said(TypeAdapter(AlertChannelPut), body)

@@ -12,7 +12,7 @@ from rich.markup import escape
 from server.cli.client import Api, Document, segment
 from server.cli.exit_codes import ExitCode
 from server.cli.options import TableNames, Yes, confirm, server_command, tables
-from server.cli.output import Answer, out, remedy_line, state, table
+from server.cli.output import Answer, out, remedy_line, setting_text, state, table
 
 connections = typer.Typer(
     name="connections",
@@ -63,7 +63,7 @@ def list_connections(api: Api) -> Answer:
     found = list(api.items("/connections"))
     rows = []
     for item in found:
-        settings = ", ".join(f"{name}={value}" for name, value in item["settings"].items())
+        settings = ", ".join(f"{name}={setting_text(value)}" for name, value in item["settings"].items())
         rows.append([escape(item["name"]), item["kind"], escape(settings)])
     return Answer({"connections": found}, lambda: table(["connection", "kind", "settings"], rows))
 

@@ -54,6 +54,15 @@ class Resource:
     def kind(self) -> str:
         return self.collection.removesuffix("s")
 
+    @property
+    def nodes(self) -> list[str]:
+        """The connections that this one consists of."""
+        settings = self.body.get("settings")
+        nodes = settings.get("nodes") if self.collection == "connections" and isinstance(settings, dict) else None
+        return (
+            [str(node.get("connection")) for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
+        )
+
 
 def path_of(collection: str) -> str:
     """The path of a section's resources below the API's prefix."""
@@ -61,7 +70,7 @@ def path_of(collection: str) -> str:
 
 
 def parse(text: str, environment: Mapping[str, str]) -> list[Resource]:
-    """The resources of a manifest in the order of their PUTs: connections first.
+    """The resources of a manifest in the order of their PUTs: connections first, those that consist of others after the others.
 
     Raises:
         ManifestError: not YAML or JSON, an unknown section, a body without a name, or a variable that is not set.
@@ -79,7 +88,7 @@ def parse(text: str, environment: Mapping[str, str]) -> list[Resource]:
     for section in _SECTIONS:
         for name, body in _named(section, document.get(section) or {}):
             resources.append(Resource(section, name, _filled(body, environment, f"{section}.{name}")))
-    return resources
+    return sorted(resources, key=lambda each: (_SECTIONS.index(each.collection), bool(each.nodes)))
 
 
 def _where(error: yaml.YAMLError) -> str:

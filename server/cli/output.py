@@ -77,6 +77,13 @@ def print_json(document: Any) -> None:
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
 
 
+def setting_text(value: Any) -> str:
+    """A setting on one line; each entry of a list as its members with colons between them."""
+    if not isinstance(value, list):
+        return str(value)
+    return " ".join(":".join(map(str, each.values())) if isinstance(each, dict) else str(each) for each in value)
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table for people; None is shown as a dash. Cells are plain text. Only a terminal's width folds them."""
     grid = Table(box=None, pad_edge=False, header_style="bold")

@@ -10,6 +10,7 @@ from sqlmodel import col, select
 from engine.connectors import CONNECTIONS
 from engine.kinds import ConnectionKind
 from server.connections import repository, service
+from server.connections.nodes import NodesFixed
 from server.connections.opened import NotASource, opened, opened_source
 from server.connections.schemas import (
     CheckRequest,
@@ -61,7 +62,7 @@ def get_connection(session: Reading, response: Response, name: NamePath) -> Conn
     dependencies=[needs(Role.OPERATOR)],
     responses={
         201: {"description": "Created", "model": ConnectionView},
-        **responses(ConnectionKindFixed, SecretsUnreadable, PreconditionFailed),
+        **responses(InvalidRequest, ConnectionKindFixed, NodesFixed, SecretsUnreadable, PreconditionFailed),
     },
 )
 def put_connection(
@@ -87,7 +88,7 @@ def put_connection(
     operation_id="connections_plan",
     summary="See what a PUT of a connection would do",
     dependencies=[needs(Role.OPERATOR)],
-    responses=responses(ConnectionKindFixed, SecretsUnreadable),
+    responses=responses(InvalidRequest, ConnectionKindFixed, NodesFixed, SecretsUnreadable),
 )
 def plan_connection(session: Reading, box: Box, name: NamePath, body: ConnectionPut) -> ConnectionPlan:
     """Changes nothing. What the PUT would refuse is refused here in the same way."""
@@ -99,7 +100,7 @@ def plan_connection(session: Reading, box: Box, name: NamePath, body: Connection
     operation_id="connections_patch",
     summary="Change a connection",
     dependencies=[needs(Role.OPERATOR)],
-    responses=responses(NotFound, SecretsUnreadable, PreconditionFailed),
+    responses=responses(NotFound, InvalidRequest, NodesFixed, SecretsUnreadable, PreconditionFailed),
 )
 def patch_connection(
     session: Writing, box: Box, response: Response, name: NamePath, body: ConnectionPatch, if_match: IfMatch = None
@@ -119,7 +120,7 @@ def patch_connection(
     responses=responses(NotFound, ConnectionInUse, PreconditionFailed),
 )
 def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None) -> None:
-    """Refused while a subscription uses it. The database itself is not touched."""
+    """Refused while a subscription uses it, and while it is a node of another connection. The database itself is not touched."""
     service.remove_connection(session, name, if_match)
 
 
@@ -132,6 +133,7 @@ def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None
         NotFound,
         InvalidRequest,
         ConnectionKindFixed,
+        NodesFixed,
         IntoExistingUnsupported,
         SecretsUnreadable,
         EngineUnavailable,

@@ -27,7 +27,7 @@ async def opened(request: Request, box: SecretBox, name: str, given: ConnectionP
     def read(session: ReadSession) -> dict[str, Any]:
         if given is not None:
             return service.proposed_connection(session, box, name, given)
-        return service.connection_with_secrets(service.require_connection(session, name), box)
+        return service.connection_with_secrets(session, service.require_connection(session, name), box)
 
     return await run_read(request, read)
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from sqlmodel import col, or_, select
 
-from server.db.models.connection import ConnectionRow
+from engine.connectors import CONNECTIONS
+from server.db.models.connection import ConnectionRow, nodes_in
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession, WriteSession
 
@@ -25,9 +26,17 @@ def connections_by_id(session: ReadSession, ids: Iterable[int]) -> dict[int, Con
     return {row.id: row for row in rows if row.id is not None}
 
 
-def list_subscriptions_using(session: ReadSession, connection_id: int) -> list[SubscriptionRow]:
-    """Subscriptions that use this connection."""
+def list_connections_with_node(session: ReadSession, row: ConnectionRow) -> list[ConnectionRow]:
+    """Connections of which this one is a node."""
+    kinds = [kind.name for kind in CONNECTIONS.values() if kind.nodes_of == row.kind]
+    query = select(ConnectionRow).where(col(ConnectionRow.kind).in_(kinds)).order_by(col(ConnectionRow.name))
+    return [other for other in session.exec(query) if row.name in nodes_in(other.settings).values()]
+
+
+def list_subscriptions_using(session: ReadSession, *connections: ConnectionRow) -> list[SubscriptionRow]:
+    """Subscriptions that use one of these connections themselves, not as a node."""
+    ids = [row.id for row in connections]
     query = select(SubscriptionRow).where(
-        or_(SubscriptionRow.source_id == connection_id, SubscriptionRow.target_id == connection_id)
+        or_(col(SubscriptionRow.source_id).in_(ids), col(SubscriptionRow.target_id).in_(ids))
     )
     return list(session.exec(query.order_by(col(SubscriptionRow.name))))

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr, StringC
 
 from engine.connectors import CONNECTIONS
 from engine.model.subscription import OriginFilter
+from server.db.models.connection import SettingValue
 from server.declarations.captures import CapturePolicy
 from server.declarations.table_body import TableBody
 from server.naming import QualifiedName
@@ -32,6 +33,10 @@ _POSTGRES: dict[str, Any] = {
     "settings": {"host": "db.internal", "port": 5432, "database": "shop", "user": "penstock", "sslmode": "require"},
     "secrets": {"password": "s3cret"},
 }
+_PARTITIONED: dict[str, Any] = {
+    "kind": "partitioned",
+    "settings": {"nodes": [{"name": "n1", "connection": "shop_1"}, {"name": "n2", "connection": "shop_2"}]},
+}
 _DUCKDB: dict[str, Any] = {"kind": "duckdb", "settings": {"path": "/var/lib/penstock/mart.duckdb"}}
 
 
@@ -39,7 +44,7 @@ class ConnectionPut(BaseModel):
     """A whole connection."""
 
     model_config = ConfigDict(
-        extra="forbid", hide_input_in_errors=True, json_schema_extra={"examples": [_POSTGRES, _DUCKDB]}
+        extra="forbid", hide_input_in_errors=True, json_schema_extra={"examples": [_POSTGRES, _DUCKDB, _PARTITIONED]}
     )
 
     kind: Annotated[
@@ -83,7 +88,7 @@ class ConnectionView(BaseModel):
 
     name: str
     kind: str
-    settings: dict[str, str | int]
+    settings: dict[str, SettingValue]
     secrets_set: list[str] = Field(validation_alias="secret_names")
     created_at: datetime
     updated_at: datetime

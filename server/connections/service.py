@@ -10,8 +10,9 @@ from pydantic import JsonValue, SecretStr, ValidationError
 from engine.connectors import CONNECTIONS
 from engine.kinds import ConnectionKind
 from server.connections import repository
+from server.connections.nodes import refuse_moved_nodes, refuse_unfit_nodes, resolved
 from server.connections.schemas import ConnectionPatch, ConnectionPlan, ConnectionPut
-from server.db.models.connection import ConnectionRow
+from server.db.models.connection import ConnectionRow, SettingValue, nodes_in
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.error_handlers import field_errors
@@ -65,7 +66,7 @@ def put_connection(
 def plan_connection_put(session: ReadSession, box: SecretBox, name: str, body: ConnectionPut) -> ConnectionPlan:
     """What `put_connection` would do. Raises what it raises."""
     row = repository.find_connection(session, name)
-    after = proposed_connection(session, box, name, body)
+    after = _proposed(session, box, name, body)
     before = {} if row is None else _readable_secrets(row, box, body.secrets)
     secrets = sorted(
         name for name in before.keys() | after["secrets"].keys() if before.get(name) != after["secrets"].get(name)
@@ -90,7 +91,7 @@ def patch_connection(
     """Change the settings and secrets that `body` names."""
     row = _lock_connection(session, name)
     check_if_match(if_match, row)
-    merged: dict[str, JsonValue] = {**row.settings, **body.settings}
+    merged: dict[str, Any] = {**row.settings, **body.settings}
     settings = _valid_settings(
         CONNECTIONS[row.kind], {key: value for key, value in merged.items() if value is not None}
     )
@@ -99,13 +100,19 @@ def patch_connection(
 
 
 def remove_connection(session: WriteSession, name: str, if_match: str | None) -> None:
-    """Delete a connection that no subscription uses."""
+    """Delete a connection that no subscription uses, and that is no node of another connection."""
     row = _lock_connection(session, name)
     check_if_match(if_match, row)
-    users = repository.list_subscriptions_using(session, row.id or 0)
+    users = repository.list_subscriptions_using(session, row)
     if users:
         names = ", ".join(f"'{user.name}'" for user in users)
         raise ConnectionInUse(f"The connection '{name}' is used by {names}.")
+    wholes = repository.list_connections_with_node(session, row)
+    if wholes:
+        names = ", ".join(f"'{whole.name}'" for whole in wholes)
+        raise ConnectionInUse(
+            f"The connection '{name}' is a node of {names}.", "Delete the connections of which it is a node first."
+        )
     session.delete(row)
     record_event(session, kind="connection_deleted", detail=f"The connection '{name}' was deleted.", subject=name)
 
@@ -132,31 +139,42 @@ def set_change_triggers(session: WriteSession, name: str, *, installed: bool) ->
 def with_subscriptions(session: ReadSession, name: str, detail: str) -> str:
     """The text with the names of subscriptions in place of those of their readers."""
     row = require_connection(session, name)
-    for user in repository.list_subscriptions_using(session, row.id or 0):
+    for user in repository.list_subscriptions_using(session, row):
         detail = detail.replace(user.slot, f"the subscription '{user.name}'")
     return detail
 
 
-def connection_with_secrets(row: ConnectionRow, box: SecretBox) -> dict[str, Any]:
-    """The connection with its secrets in clear, for the engine. Never stored, never logged.
+def connection_with_secrets(session: ReadSession, row: ConnectionRow, box: SecretBox) -> dict[str, Any]:
+    """The connection with its secrets in clear, for the engine; that of several nodes with their settings and passwords. Never stored,
+    never logged.
 
     Raises:
         SecretsUnreadable: the key that sealed them is missing.
     """
-    return {"name": row.name, "kind": row.kind, "settings": row.settings, "secrets": box.open(row.secrets_sealed)}
+    secrets = box.open(row.secrets_sealed)
+    document = {"name": row.name, "kind": row.kind, "settings": row.settings, "secrets": secrets}
+    return resolved(session, box, document)
 
 
 def proposed_connection(session: ReadSession, box: SecretBox, name: str, body: ConnectionPut) -> dict[str, Any]:
     """Like `connection_with_secrets`, for the result of a PUT of this body.
 
     Raises:
-        ConnectionKindFixed, InvalidRequest, SecretsUnreadable: the PUT would be refused.
+        ConnectionKindFixed, NodesFixed, InvalidRequest, SecretsUnreadable: the PUT would be refused.
     """
+    return resolved(session, box, _proposed(session, box, name, body))
+
+
+def _proposed(session: ReadSession, box: SecretBox, name: str, body: ConnectionPut) -> dict[str, Any]:
+    """What a PUT of this body would store, with the secrets in clear. Raises as `proposed_connection`."""
     kind = _kind(body.kind)
     settings = _valid_settings(kind, body.settings)
     row = repository.find_connection(session, name)
     if row is not None and row.kind != kind.name:
         raise ConnectionKindFixed(f"'{name}' is of the kind {row.kind}, not {kind.name}.")
+    refuse_unfit_nodes(kind, settings, lambda node: repository.find_connection(session, node))
+    if row is not None:
+        refuse_moved_nodes(session, row, settings)
     before = {} if row is None else _readable_secrets(row, box, body.secrets)
     return {
         "name": name,
@@ -176,10 +194,11 @@ def _create(
     box: SecretBox,
     name: str,
     kind: ConnectionKind,
-    settings: dict[str, str | int],
+    settings: dict[str, SettingValue],
     given: Mapping[str, SecretStr | None],
 ) -> ConnectionRow:
     secrets = _merged_secrets(kind, {}, given)
+    refuse_unfit_nodes(kind, settings, lambda node: repository.lock_connection(session, node))
     now = session.now()
     row = ConnectionRow(
         name=name,
@@ -201,7 +220,7 @@ def _change(
     session: WriteSession,
     box: SecretBox,
     row: ConnectionRow,
-    settings: dict[str, str | int],
+    settings: dict[str, SettingValue],
     given: Mapping[str, SecretStr | None],
 ) -> None:
     kind = CONNECTIONS[row.kind]
@@ -209,6 +228,9 @@ def _change(
     secrets = _merged_secrets(kind, before, given)
     if settings == row.settings and secrets == before:
         return
+    refuse_unfit_nodes(kind, settings, lambda node: repository.lock_connection(session, node))
+    refuse_moved_nodes(session, row, settings)
+    added = nodes_in(settings).keys() - nodes_in(row.settings).keys()
     row.settings = settings
     if secrets != before or set(secrets) != set(row.secret_names):
         row.secrets_sealed = box.seal(secrets) if secrets else None
@@ -216,10 +238,26 @@ def _change(
     row.revision += 1
     row.updated_at = session.now()
     session.add(row)
-    for user in repository.list_subscriptions_using(session, row.id or 0):
+    for user in repository.list_subscriptions_using(session, row):
+        if added:
+            _record_added_nodes(session, user.name, row.name, sorted(added))
+    for user in repository.list_subscriptions_using(session, row, *repository.list_connections_with_node(session, row)):
         enqueue(session, user.name, "assign", {})
     record_event(
         session, kind="connection_changed", detail=f"The connection '{row.name}' was changed.", subject=row.name
+    )
+
+
+def _record_added_nodes(session: WriteSession, subscription: str, connection: str, nodes: list[str]) -> None:
+    record_event(
+        session,
+        kind="nodes_added",
+        severity="warning",
+        subscription=subscription,
+        subject=connection,
+        detail=f"The source '{connection}' of '{subscription}' has more nodes: {', '.join(nodes)}. Rows that they have already are not"
+        " on the target.",
+        remedy=f"POST /subscriptions/{subscription}/reloads copies all tables, with the rows of the new nodes.",
     )
 
 
@@ -242,7 +280,7 @@ def _kind(name: str) -> ConnectionKind:
     return kind
 
 
-def _valid_settings(kind: ConnectionKind, given: Mapping[str, JsonValue]) -> dict[str, str | int]:
+def _valid_settings(kind: ConnectionKind, given: Mapping[str, JsonValue]) -> dict[str, SettingValue]:
     try:
         parsed = kind.settings.model_validate(dict(given))
     except ValidationError as error:

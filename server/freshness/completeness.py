@@ -35,7 +35,7 @@ def parse_until(text: str, status: SubscriptionStatus) -> datetime | Marks:
         InvalidRequest: it is neither.
     """
     if _TIME.match(text) is None:
-        marks = parse_position(text, "/until", status.form)
+        marks = parse_position(text, "/until", status)
         return single_mark(ZERO) if marks is None else marks
     remedy = "Write a time like 2026-01-31T06:00:00Z, or with %2B01:00 in place of Z."
     try:

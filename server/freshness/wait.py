@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from engine.model.position import ZERO, MalformedPosition
-from engine.model.positions import Marks, PositionForm, first_uncovered, single_mark
+from engine.model.positions import ONLY_LOG, Marks, first_uncovered, single_mark
 from engine.model.table_state import TableStateKind
 from server.errors import FieldError, InvalidRequest, Problem, ReportedProblem
 from server.freshness.errors import FreshnessRefusedEarly, FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
@@ -80,7 +80,7 @@ async def parse_request(
         FreshnessUnreachable: no table is named and none follows the source.
     """
     registry = await tracker.current_registry(subscription)
-    marks = parse_position(request.position, pointer, registry.status.form)
+    marks = parse_position(request.position, pointer, registry.status)
     asked = WaitSpec(
         subscription,
         marks,
@@ -102,17 +102,25 @@ async def parse_request(
     return replace(asked, tables=_ids(registry.status, named))
 
 
-def parse_position(text: str | None, pointer: str, form: PositionForm) -> Marks | None:
+def parse_position(text: str | None, pointer: str, status: SubscriptionStatus) -> Marks | None:
     """A position of a request, in the form of the subscription's capture.
 
     Raises:
-        InvalidRequest: it is malformed.
+        InvalidRequest: it is malformed, or names a log that the source does not have.
     """
+    form, known = status.form, status.applied_marks
     try:
-        return None if text is None else form.parse(text)
+        marks = None if text is None else form.parse(text)
     except MalformedPosition as error:
         remedy = f"Send a position of the source, like {form.example}: {form.origin}."
         raise InvalidRequest.at(pointer, f"{error}.", remedy) from None
+    # Before the engine has reported positions of nodes, as after a start of the server, their names are not known here.
+    logs = known.keys() - {ONLY_LOG}
+    unknown = [mark.log for mark in marks or () if logs and mark.log not in known]
+    if unknown:
+        detail = f"The source of '{status.name}' has no node {', '.join(unknown)}."
+        raise InvalidRequest.at(pointer, detail, f"Name nodes of the source: {', '.join(sorted(logs))}.")
+    return marks
 
 
 def _names(status: SubscriptionStatus) -> dict[tuple[str, str], str]:

@@ -20,6 +20,7 @@ _TITLES = {
     LagCause.COPY_RUNNING: "A table is copied: its changes are kept until the copy is complete.",
     LagCause.SLOW_SENDER: "The source has not sent all of its log yet: the process that sends it is still reading or decoding.",
     LagCause.SLOW_READER: "The engine reads the log more slowly than the source sends it: the source's sender waits for the engine.",
+    LagCause.SILENT_NODE: "Changes of other nodes wait for the log of the node that the evidence names: they are published in one order.",
     LagCause.AWAITING_KEEPALIVE: "The source has no change to send, and has not confirmed yet that its log ends there: a client waits for"
     " that position.",
     LagCause.HUGE_TRANSACTION: "One source transaction is most of a batch, which is visible only as a whole.",
@@ -42,6 +43,8 @@ _REMEDIES = {
     LagCause.SLOW_SENDER: "Look at the load of the source, and at what its sender waits for. Transactions on tables that are not replicated"
     " are decoded too: make large ones smaller.",
     LagCause.SLOW_READER: "Look at the load of the engine's machine, the disk of its queue, and the network between it and the source.",
+    LagCause.SILENT_NODE: "Look at the node: whether it runs, its load, its open and prepared transactions, and the network between it and"
+    " the engine.",
     LagCause.AWAITING_KEEPALIVE: "Look at the network between the engine and the source, and at the load of the source: it was asked for a"
     " keepalive, and is asked again several times a second.",
     LagCause.HUGE_TRANSACTION: "Wait for it; write smaller transactions on the source if readers have to see parts of it earlier.",

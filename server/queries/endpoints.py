@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Request, Response
 
-from engine.model.positions import PositionForm
 from server.db.dependencies import run_read
 from server.errors import InvalidRequest, NotFound, Problem, ReportedProblem, responses
 from server.freshness.endpoints import tracker_of, waits_of
 from server.freshness.errors import FreshnessRefusedEarly, FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
+from server.freshness.subscription_status import SubscriptionStatus
 from server.freshness.wait import left_out_tables, parse_position, receipt_of_point
 from server.gateway.hub import QueryResult
 from server.gateway.hub_gateway import HubGateway
@@ -170,13 +170,13 @@ def _writer(wanted: Format, found: FoundRows) -> render.Writer:
     return render.JsonWriter(found.position, extra, ran_on=found.result.ran_on)
 
 
-def _requirement_of(freshness: QueryFreshness, form: PositionForm) -> FreshnessRequirement:
+def _requirement_of(freshness: QueryFreshness, status: SubscriptionStatus) -> FreshnessRequirement:
     if (freshness.position is not None) != (freshness.mode == "position"):
         detail = "A position belongs to mode 'position', and only there."
         raise InvalidRequest.at("/freshness/position", detail)
     return FreshnessRequirement(
         waits=freshness.mode != "any",
-        marks=parse_position(freshness.position, "/freshness/position", form),
+        marks=parse_position(freshness.position, "/freshness/position", status),
         timeout_s=freshness.timeout_ms / 1000,
         on_timeout=Otherwise(freshness.on_timeout),
         on_unavailable=Otherwise(freshness.on_unavailable),
@@ -205,7 +205,7 @@ async def run_query(request: Request, name: str, body: QueryRequest, limits: Map
         return await gateway.query(asked, body.timeout_ms / 1000 + _GRACE_S)
 
     status = (await tracker_of(request).current_registry(name)).status
-    requirement = _requirement_of(body.freshness, status.form)
+    requirement = _requirement_of(body.freshness, status)
     return await FreshQuery(waits_of(request), status, requirement, run).rows()
 
 

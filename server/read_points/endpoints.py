@@ -77,7 +77,9 @@ async def _store(
 ) -> ReadPointView:
     """Store what the engine created. Raises ReportedProblem if it is not at the position that was waited for."""
     form = (await tracker_of(request).current_registry(name)).status.form
-    if wanted is not None and first_uncovered({ONLY_LOG: made.position}, form.parse(wanted)) is not None:
+    # Of a position of nodes it is only known that it was applied when the wait ended.
+    marks = tuple(mark for mark in form.parse(wanted) if mark.log == ONLY_LOG) if wanted is not None else ()
+    if first_uncovered({ONLY_LOG: made.position}, marks) is not None:
         await _ask(request, name, "release", name=made.name)
         raise ReportedProblem(502, "answer_too_old", "The target was set back meanwhile.", "Send the request again.")
     row = await run_write(request, lambda session: service.store_read_point(session, name, made))

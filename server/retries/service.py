@@ -36,6 +36,7 @@ IN_THE_WAY: frozenset[str] = frozenset(
         FaultKind.TABLE_NOT_LOGGED.value,
         FaultKind.TABLE_NOT_SENT.value,
         FaultKind.TABLE_COLUMNS_UNFIT.value,
+        FaultKind.TABLE_NODES_DIFFER.value,
         FaultKind.TABLE_NAME_COLLISION.value,
         FaultKind.TABLE_UNFIT.value,
         FaultKind.SHARED_TABLE_CONFLICT.value,
@@ -71,7 +72,7 @@ def preflight_payloads(session: ReadSession, box: SecretBox, name: str, table_id
     captured = {"capture": read_capture(subscription.capture).assigned()["capture"]}
     return [
         {
-            "connection": connection_with_secrets(ends[end], box),
+            "connection": connection_with_secrets(session, ends[end], box),
             "role": role,
             "tables": [build_table(session, table_id)],
             **more,

@@ -33,8 +33,8 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
     return {
         "name": row.name,
         "epoch": row.epoch,
-        "source": connection_with_secrets(ends[row.source_id], box),
-        "target": connection_with_secrets(ends[row.target_id], box),
+        "source": connection_with_secrets(session, ends[row.source_id], box),
+        "target": connection_with_secrets(session, ends[row.target_id], box),
         "tables": [_spec(table) for table in tables.list_present(session, row.id or 0)],
         "dropped": tables.list_to_be_dropped(session, row.id or 0),
         "patterns": [

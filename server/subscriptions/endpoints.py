@@ -30,7 +30,12 @@ from server.security.secret_box import SecretBox, SecretsUnreadable
 from server.subscriptions import service
 from server.subscriptions.plans import SubscriptionPlan, plan_subscription_put
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut, SubscriptionView
-from server.subscriptions.service import ApplyModeUnsupported, CaptureUnsupported, SubscriptionEndpointFixed
+from server.subscriptions.service import (
+    ApplyModeUnsupported,
+    CaptureSettingFixed,
+    CaptureUnsupported,
+    SubscriptionEndpointFixed,
+)
 from server.subscriptions.views import subscription_views
 from server.tables.service import TableTargetFixed, TransitionRefused
 
@@ -48,6 +53,7 @@ _CHANGE = responses(
     PatternMatchesNothing,
     ApplyModeUnsupported,
     CaptureUnsupported,
+    CaptureSettingFixed,
     IntoExistingUnsupported,
     SharedTableConflict,
     EngineUnavailable,
@@ -162,7 +168,7 @@ async def patch_subscription(
     def source_of(reading: ReadSession) -> dict[str, Any] | None:
         row = require_subscription(reading, name)
         source = connections_by_id(reading, [row.source_id])[row.source_id]
-        return connection_with_secrets(source, box) if _has_pattern(body.tables or []) else None
+        return connection_with_secrets(reading, source, box) if _has_pattern(body.tables or []) else None
 
     discovered = await _discover(request, source_of)
 
@@ -214,7 +220,7 @@ def _has_pattern(tables: Sequence[TableBody]) -> bool:
 async def _discover_for(request: Request, box: SecretBox, body: SubscriptionPut) -> list[dict[str, Any]]:
     def source_of(reading: ReadSession) -> dict[str, Any] | None:
         connection = service.check_before_discovery(reading, body)
-        return connection_with_secrets(connection, box) if _has_pattern(body.tables) else None
+        return connection_with_secrets(reading, connection, box) if _has_pattern(body.tables) else None
 
     return await _discover(request, source_of)
 

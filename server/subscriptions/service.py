@@ -12,10 +12,12 @@ from engine.kinds import ConnectionKind
 from engine.model.subscription import ApplyMode, Visibility
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.connections import repository as connections
+from server.connections.nodes import target_among_nodes
 from server.db.models.connection import ConnectionRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
+from server.declarations.captures import read_capture
 from server.declarations.policies import POLICIES, ApplyBody
 from server.declarations.table_body import TableBody
 from server.declarations.table_declaration import refuse_existing_bodies, resolve_tables
@@ -53,6 +55,12 @@ class CaptureUnsupported(InvalidRequest):
     )
 
 
+class CaptureSettingFixed(Conflict):
+    code = "capture_setting_fixed"
+    title = "A setting of the capture stays as it is"
+    default_remedy = "Leave it as it is, or delete the subscription and create it again, which copies all tables."
+
+
 class VisibilityUnsupported(InvalidRequest):
     code = "visibility_unsupported"
     title = "The target cannot show parts of a batch"
@@ -82,6 +90,7 @@ def put_subscription(
         return _create(session, name, body, source, target, policies, discovered), True
     row = lock_changeable_subscription(session, name)
     _refuse_moving(session, row, body.source, body.target)
+    _refuse_fixed(row, policies["capture"])
     changed = _set_tables(session, row, body.tables, discovered, CONNECTIONS[target.kind], keep=keep_tables)
     changed |= _set_policies(row, policies)
     changed |= declare_desired(session, row, body.desired_state)
@@ -107,6 +116,7 @@ def patch_subscription(
     target = ends[row.target_id]
     if "capture" in merged:
         merged["capture"] = _captured(ends[row.source_id], merged["capture"])
+        _refuse_fixed(row, merged["capture"])
     _refuse_mode(target, ApplyBody.model_validate(merged.get("apply", {})))
     redeclared = _set_policies(row, merged)
     if body.tables is not None:
@@ -219,6 +229,9 @@ def _endpoints(session: ReadSession, source: str, target: str) -> tuple[Connecti
         errors.append(
             FieldError(pointer="/target", detail=f"'{target}' is the source already; a copy needs another place.")
         )
+    among = None if errors or rows[0] is None else target_among_nodes(target, source, rows[0].settings)
+    if among is not None:
+        errors.append(FieldError(pointer="/target", detail=among))
     if errors or rows[0] is None or rows[1] is None:
         raise InvalidRequest(
             " ".join(error.detail for error in errors),
@@ -320,6 +333,18 @@ def _captured(source: ConnectionRow, given: dict[str, Any]) -> dict[str, Any]:
         found = field_errors(error.errors(include_input=False, include_url=False), ("capture",))
         raise InvalidRequest(f"'capture' is not valid for a source of the kind {source.kind}.", errors=found) from None
     return given if kind == given.get("kind", DEFAULT_CAPTURE) else _valid_policy("capture", {**given, "kind": kind})
+
+
+def _refuse_fixed(row: SubscriptionRow, given: Mapping[str, Any]) -> None:
+    """Raises CaptureSettingFixed if a setting changes by which an engine may have read the log already."""
+    present, wanted = read_capture(row.capture), read_capture(given)
+    if row.epoch == 0 or present.kind != wanted.kind:
+        return
+    for name in sorted(wanted.fixed):
+        before, after = getattr(present, name), getattr(wanted, name)
+        if before != after:
+            detail = f"'{name}' of '{row.name}' is {before!r} and cannot become {after!r}: its log was read by it."
+            raise CaptureSettingFixed(detail, errors=[FieldError(pointer=f"/capture/{name}", detail=detail)])
 
 
 def _merged(present: Mapping[str, Any], given: Mapping[str, JsonValue]) -> dict[str, Any]:

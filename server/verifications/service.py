@@ -10,6 +10,8 @@ from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from engine.link.verifications import VerifiedTable
+from engine.model.position import Lsn
+from engine.model.positions import PositionForm, text_of
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableStateKind
 from engine.model.verification import RepairMode, VerificationMethod
@@ -21,7 +23,7 @@ from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
 from server.freshness.subscription_status import HALTED_STATES
 from server.gateway.long_running import UNENDED, WorkState
-from server.lookup.subscriptions import lock_subscription, position_text, require_subscription
+from server.lookup.subscriptions import lock_subscription, position_form, position_text, require_subscription
 from server.tables import repository, verified
 from server.verifications import scheduled
 from server.verifications.schemas import (
@@ -161,7 +163,8 @@ def verification_view(session: ReadSession, row: VerificationRow) -> Verificatio
     ids = [result["table"] for result in [*row.results, *passed_over]]
     found = session.exec(select(TableRow).where(col(TableRow.id).in_(ids))) if ids else ()
     tables = {table.id: table for table in found}
-    results = [_result(result, tables.get(result["table"])) for result in row.results]
+    form = position_form(session.get_one(SubscriptionRow, row.subscription_id))
+    results = [_result(result, tables.get(result["table"]), form) for result in row.results]
     done = row.state == WorkState.SUCCEEDED.value
     return VerificationView(
         id=row.id,
@@ -188,10 +191,13 @@ def _left_out(entry: dict[str, Any], table: TableRow | None) -> UncomparedTableV
     return UncomparedTableView.model_validate({**name, "id": entry["table"], **entry})
 
 
-def _result(result: dict[str, Any], table: TableRow | None) -> VerifiedTableView:
+def _result(result: dict[str, Any], table: TableRow | None, form: PositionForm) -> VerifiedTableView:
+    """`result` as the engine has reported it."""
+    position = result.get("position")
     return VerifiedTableView.model_validate(
         {
             **result,
+            "position": None if position is None else text_of(form, Lsn.parse(position)),
             "id": result["table"],
             "schema": table.schema_name if table else None,
             "name": table.name if table else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,14 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from typer.testing import CliRunner, Result
 
 from engine.connectors import CONNECTIONS
 from engine.link.messages import Assign
 from server.app import create_app
+from server.cli import options
+from server.cli.client import Api
+from server.cli.main import app as cli
 from server.demo.binaries import PostgresMissingError
 from server.demo.sample import Address, SampleState, Standing
 from server.security import tokens
@@ -28,6 +33,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from fastapi.testclient import TestClient
 
+Run = Callable[..., Result]
 ADMIN = "test-admin-token-0123456789"
 
 
@@ -116,6 +122,24 @@ def engine(client: TestClient, app: FastAPI) -> PlayedEngine:
     played = PlayedEngine()
     app.state.engine_gateway = played
     return played
+
+
+@pytest.fixture
+def run(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line against this server."""
+
+    @contextmanager
+    def opened(url: str | None, token: str | None) -> Any:
+        api = Api("http://testserver", token)
+        api._http = client
+        yield api
+
+    monkeypatch.setattr(options, "open_api", opened)
+
+    def invoke(*arguments: str, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(cli, list(arguments), input=stdin)
+
+    return invoke
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def test_a_capture_that_no_source_has_is_refused_with_those_that_there_are(clien
     answer = client.put("/api/v1/subscriptions/s", json={**BODY, "capture": {"kind": "guess"}})
     assert (answer.status_code, answer.json()["detail"]) == (
         422,
-        "There is no such kind of capture; there are postgres_log, triggers, query_diff.",
+        "There is no such kind of capture; there are postgres_log, triggers, query_diff, postgres_logs.",
     )
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,44 +10,22 @@ import pytest
 import yaml
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from typer.testing import CliRunner, Result
 
 from engine.model.table_state import TableStateKind
 from server.alerts.schemas import AlertChannelPut
-from server.cli import apply_command, options
-from server.cli.client import Api
+from server.cli import apply_command
 from server.cli.exit_codes import ExitCode
-from server.cli.main import app as cli
 from server.cli.manifest import DECLARED
 from server.connections.schemas import ConnectionPut
 from server.subscriptions.schemas import SubscriptionPut
 from server.tables import reports
-from tests.server.conftest import PlayedEngine
+from tests.server.conftest import PlayedEngine, Run
 from tests.server.test_subscriptions_api import BODY, ORDERS, URL, outbox
 
 EVENTS = {"schema": "public", "name": "events"}
 CONNECTIONS = "/api/v1/connections"
 
 pytestmark = pytest.mark.usefixtures("connections")
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line against this server."""
-
-    @contextmanager
-    def opened(url: str | None, token: str | None) -> Any:
-        api = Api("http://testserver", token)
-        api._http = client
-        yield api
-
-    monkeypatch.setattr(options, "open_api", opened)
-
-    def invoke(*arguments: str, stdin: str | None = None) -> Result:
-        return CliRunner().invoke(cli, list(arguments), input=stdin)
-
-    return invoke
 
 
 def actions(plan: dict[str, Any]) -> list[tuple[str, str]]:

@@ -80,7 +80,22 @@ class GuardBody(Policy):
         return self
 
 
-class PostgresLogCapture(Capture):
+class SlotCapture(Capture):
+    """Base of captures by replication slots."""
+
+    slot_budget_bytes: int = Field(
+        default=SPEC["retained_log_budget_bytes"],
+        ge=1024**2,
+        description="Log that the source may retain for this subscription. The shares of the guard refer to it, or to the source's own"
+        " limit if that is lower.",
+    )
+    guard: GuardBody = Field(default_factory=GuardBody)
+
+    def log_budget(self) -> tuple[int, float]:
+        return self.slot_budget_bytes, self.guard.warn_share
+
+
+class PostgresLogCapture(SlotCapture):
     """How changes are read from the source."""
 
     title: ClassVar[str] = "Source's log"
@@ -91,12 +106,6 @@ class PostgresLogCapture(Capture):
     )
 
     kind: Literal["postgres_log"] = Field(default="postgres_log", description=words)
-    slot_budget_bytes: int = Field(
-        default=SPEC["retained_log_budget_bytes"],
-        ge=1024**2,
-        description="Log that the source may retain for this subscription. The shares of the guard refer to it, or to the source's own"
-        " limit if that is lower.",
-    )
     origin: OriginFilter = Field(
         default=SPEC["origin"],
         description="Which changes are followed. any: all; none: only those made on the source itself, not those that replication wrote"
@@ -114,7 +123,6 @@ class PostgresLogCapture(Capture):
         description="An existing logical replication slot of the plugin pgoutput that no other client reads. Penstock never drops it, not"
         " even to protect the source's disk. A change takes effect with a reload of the subscription. null: Penstock makes its own.",
     )
-    guard: GuardBody = Field(default_factory=GuardBody)
 
     def assigned(self) -> dict[str, Any]:
         named = {"publication": self.publication, "slot": self.slot}
@@ -128,9 +136,6 @@ class PostgresLogCapture(Capture):
             "origin": self.origin.value,
             "guard": guard if self.slot is None else {**guard, "drop_slot": False},
         }
-
-    def log_budget(self) -> tuple[int, float]:
-        return self.slot_budget_bytes, self.guard.warn_share
 
 
 POSTGRES_LOG = SourceKind(

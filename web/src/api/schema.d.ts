@@ -172,7 +172,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a connection
-         * @description Refused while a subscription uses it. The database itself is not touched.
+         * @description Refused while a subscription uses it, and while it is a node of another connection. The database itself is not touched.
          */
         delete: operations["connections_delete"];
         options?: never;
@@ -2258,7 +2258,7 @@ export interface components {
              * Capture
              * @description The intended `capture` of a subscription with this source, for instance a `publication` that exists already.
              */
-            capture?: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"] | components["schemas"]["PostgresQueriesCapture"] | null;
+            capture?: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"] | components["schemas"]["PostgresQueriesCapture"] | components["schemas"]["PostgresLogsCapture"] | null;
             /** @description Check the connection that a PUT of this body would create; nothing is stored. It need not exist yet; if it does, secrets that are left out are the stored ones. */
             connection?: components["schemas"]["ConnectionPut"] | null;
             /**
@@ -2515,13 +2515,28 @@ export interface components {
          *         "path": "/var/lib/penstock/mart.duckdb"
          *       }
          *     }
+         * @example {
+         *       "kind": "partitioned",
+         *       "settings": {
+         *         "nodes": [
+         *           {
+         *             "connection": "shop_1",
+         *             "name": "n1"
+         *           },
+         *           {
+         *             "connection": "shop_2",
+         *             "name": "n2"
+         *           }
+         *         ]
+         *       }
+         *     }
          */
         ConnectionPut: {
             /**
              * Kind
              * @enum {string}
              */
-            kind: "postgres" | "mariadb" | "sqlite" | "duckdb" | "files" | "adbc" | "odbc";
+            kind: "postgres" | "partitioned" | "mariadb" | "sqlite" | "duckdb" | "files" | "adbc" | "odbc";
             /**
              * Secrets
              * @description Write-only. A secret that is left out stays as it is; null removes it.
@@ -2564,6 +2579,23 @@ export interface components {
                 sslrootcert?: string | null;
                 /** User */
                 user: string;
+            } | {
+                /**
+                 * Nodes
+                 * @description The nodes, each with a connection that exists. The order is part of the source: while a subscription has it, nodes can be added at the end, but not removed or put in another order.
+                 */
+                nodes: {
+                    /**
+                     * Connection
+                     * @description A connection to the node's database.
+                     */
+                    connection: string;
+                    /**
+                     * Name
+                     * @description What positions, events and checks call the node: up to 32 of the characters a-z, 0-9, _ and -, the first a letter or digit.
+                     */
+                    name: string;
+                }[];
             } | {
                 /**
                  * Database
@@ -2755,7 +2787,9 @@ export interface components {
             secrets_set: string[];
             /** Settings */
             settings: {
-                [key: string]: string | number;
+                [key: string]: string | number | {
+                    [key: string]: string;
+                }[];
             };
             /**
              * Updated At
@@ -3661,7 +3695,7 @@ export interface components {
          * @description What keeps changes from readers of the target.
          * @enum {string}
          */
-        LagCause: "long_open_transaction" | "target_lock" | "queue_at_budget" | "copy_running" | "slow_sender" | "slow_reader" | "awaiting_keepalive" | "huge_transaction" | "hot_table" | "cpu_starved" | "key_skew" | "small_batches" | "computing" | "slow_commit" | "gathering";
+        LagCause: "long_open_transaction" | "target_lock" | "queue_at_budget" | "copy_running" | "slow_sender" | "slow_reader" | "silent_node" | "awaiting_keepalive" | "huge_transaction" | "hot_table" | "cpu_starved" | "key_skew" | "small_batches" | "computing" | "slow_commit" | "gathering";
         /**
          * LagCauseView
          * @description One cause of the lag.
@@ -4415,6 +4449,43 @@ export interface components {
             positions: components["schemas"]["Progress"][];
         };
         /**
+         * PostgresLogsCapture
+         * @description How the changes of several nodes are read.
+         */
+        PostgresLogsCapture: {
+            /**
+             * Pattern of gids
+             * @description A regular expression of Python that finds, in the gid of PREPARE TRANSACTION, the id that all parts of a global transaction share, as the group `gtid`; and optionally the nodes that have a part, by name and separated by commas, as the group `participants`. A gid that it does not match is the id as a whole. null: every gid is the id as a whole. Fixed once the subscription exists.
+             */
+            gid_pattern?: string | null;
+            guard?: components["schemas"]["GuardBody"];
+            /**
+             * Kind
+             * @description The log of each node is read by logical decoding, which needs PostgreSQL 15 or newer, wal_level = logical and a user with REPLICATION on every node. The logs are merged into one: a transaction that was committed in two phases on several nodes arrives whole, as one transaction. A replication slot and publications are created on each node, named penstock_, the subscription's name and eight hexadecimal digits.
+             * @default postgres_logs
+             * @constant
+             */
+            kind?: "postgres_logs";
+            /**
+             * Order of transactions
+             * @description The order of transactions of different nodes. In both, the order of each node is kept, and what followed a transaction over several nodes comes after it. `strict`: unrelated transactions are in the order of their commit times, and each node is waited for. `causal`: unrelated transactions may pass a node whose log is late. A change takes effect at the next start.
+             * @default causal
+             * @enum {string}
+             */
+            order?: "causal" | "strict";
+            /**
+             * Prefix of the coordinator's message
+             * @description The prefix of a transactional message (pg_logical_emit_message) in the coordinator's own transaction, which is committed in one phase and decides. The content is the id of the global transaction. null: the coordinator has no part of its own. Fixed once the subscription exists.
+             */
+            own_prefix?: string | null;
+            /**
+             * Slot Budget Bytes
+             * @description Log that the source may retain for this subscription. The shares of the guard refer to it, or to the source's own limit if that is lower.
+             * @default 17179869184
+             */
+            slot_budget_bytes?: number;
+        };
+        /**
          * PostgresQueriesCapture
          * @description How changes are found.
          */
@@ -4647,6 +4718,15 @@ export interface components {
             lag_bytes?: number | null;
             /** Lag Seconds */
             lag_seconds?: number | null;
+            /**
+             * Late Logs
+             * @default []
+             */
+            late_logs?: string[];
+            /** Read Of Logs */
+            read_of_logs?: {
+                [key: string]: components["schemas"]["Lsn"];
+            };
             /** Retained Bytes */
             retained_bytes?: number | null;
             /**
@@ -6259,7 +6339,7 @@ export interface components {
             apply?: components["schemas"]["ApplyBody"];
             batch?: components["schemas"]["BatchBody"];
             /** Capture */
-            capture?: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"] | components["schemas"]["PostgresQueriesCapture"];
+            capture?: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"] | components["schemas"]["PostgresQueriesCapture"] | components["schemas"]["PostgresLogsCapture"];
             copies?: components["schemas"]["CopiesBody"];
             /** @default running */
             desired_state?: components["schemas"]["DesiredState"];
@@ -6361,7 +6441,7 @@ export interface components {
             apply: components["schemas"]["ApplyBody"];
             batch: components["schemas"]["BatchBody"];
             /** Capture */
-            capture: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"] | components["schemas"]["PostgresQueriesCapture"];
+            capture: components["schemas"]["CapturePolicy"] | components["schemas"]["PostgresTriggersCapture"] | components["schemas"]["PostgresQueriesCapture"] | components["schemas"]["PostgresLogsCapture"];
             /**
              * Code
              * @description Stable name of the reason.
@@ -8644,7 +8724,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `connection_kind_fixed`: The kind of a connection cannot be changed; `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `connection_kind_fixed`: The kind of a connection cannot be changed; `nodes_fixed`: The nodes of a source in use stay as they are; `secrets_unreadable`: Stored secrets cannot be opened */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -8806,7 +8886,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `nodes_fixed`: The nodes of a source in use stay as they are; `secrets_unreadable`: Stored secrets cannot be opened */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9239,7 +9319,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `connection_kind_fixed`: The kind of a connection cannot be changed; `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `connection_kind_fixed`: The kind of a connection cannot be changed; `nodes_fixed`: The nodes of a source in use stay as they are; `secrets_unreadable`: Stored secrets cannot be opened */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9578,7 +9658,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `connection_kind_fixed`: The kind of a connection cannot be changed; `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `connection_kind_fixed`: The kind of a connection cannot be changed; `nodes_fixed`: The nodes of a source in use stay as they are; `secrets_unreadable`: Stored secrets cannot be opened */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10742,7 +10822,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `subscription_endpoint_fixed`: Source and target cannot be changed; `subscription_deleting`: The subscription is being deleted; `table_target_fixed`: The name on the target cannot be changed; `transition_refused`: Not allowed in this state; `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `subscription_endpoint_fixed`: Source and target cannot be changed; `subscription_deleting`: The subscription is being deleted; `table_target_fixed`: The name on the target cannot be changed; `transition_refused`: Not allowed in this state; `secrets_unreadable`: Stored secrets cannot be opened; `capture_setting_fixed`: A setting of the capture stays as it is */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10925,7 +11005,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `subscription_endpoint_fixed`: Source and target cannot be changed; `subscription_deleting`: The subscription is being deleted; `table_target_fixed`: The name on the target cannot be changed; `transition_refused`: Not allowed in this state; `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `subscription_endpoint_fixed`: Source and target cannot be changed; `subscription_deleting`: The subscription is being deleted; `table_target_fixed`: The name on the target cannot be changed; `transition_refused`: Not allowed in this state; `secrets_unreadable`: Stored secrets cannot be opened; `capture_setting_fixed`: A setting of the capture stays as it is */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11875,7 +11955,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `subscription_endpoint_fixed`: Source and target cannot be changed; `subscription_deleting`: The subscription is being deleted; `table_target_fixed`: The name on the target cannot be changed; `transition_refused`: Not allowed in this state; `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `subscription_endpoint_fixed`: Source and target cannot be changed; `subscription_deleting`: The subscription is being deleted; `table_target_fixed`: The name on the target cannot be changed; `transition_refused`: Not allowed in this state; `secrets_unreadable`: Stored secrets cannot be opened; `capture_setting_fixed`: A setting of the capture stays as it is */
             409: {
                 headers: {
                     [name: string]: unknown;

@@ -1,6 +1,19 @@
 import { describe, expect, it } from "vitest";
-import { connection, KINDS } from "../testing/samples";
-import { capturesOf, fieldsOf, isEmbedded, kindLabel, kindsFor, NAME_PATTERN, placeOf, rolesOf, valuesIn } from "./kinds";
+import { connection, KINDS, NODES } from "../testing/samples";
+import {
+  capturesOf,
+  fieldsOf,
+  isEmbedded,
+  kindLabel,
+  kindsFor,
+  listsOf,
+  NAME_PATTERN,
+  nodesOf,
+  placeOf,
+  rolesOf,
+  valuesIn,
+  wholesOf,
+} from "./kinds";
 
 describe("kinds of connections", () => {
   it("offers the kinds that can be used in a role", () => {
@@ -13,6 +26,11 @@ describe("kinds of connections", () => {
     expect(kindsFor(kinds, "source").map(({ kind }) => kind)).toEqual(["postgres", "duckdb"]);
     expect(kindsFor(kinds, "target").map(({ kind }) => kind)).toEqual(["duckdb", "postgres"]);
     expect(rolesOf(kinds, connection({ kind: "duckdb" }))).toEqual(["target", "source"]);
+  });
+
+  it("offers sources in the order of the server", () => {
+    expect(kindsFor([...KINDS, NODES], "source").map(({ kind }) => kind)).toEqual(["postgres", "partitioned"]);
+    expect(kindsFor([NODES, ...KINDS], "target").map(({ kind }) => kind)).toEqual(["duckdb", "postgres"]);
   });
 
   it.each([
@@ -67,6 +85,41 @@ describe("settings of a kind", () => {
   });
 
   it("are none where there is no schema", () => expect(fieldsOf({})).toEqual([]));
+});
+
+describe("lists in the settings of a kind", () => {
+  it("have the fields of their entries, with their limits", () => {
+    const [nodes, ...others] = listsOf(NODES.settings);
+    expect(others).toEqual([]);
+    expect(nodes).toMatchObject({ name: "nodes", label: "Nodes", hint: "The order counts.", least: 2, most: 3 });
+    expect(nodes?.fields.map(({ name, required, connectionKind }) => [name, required, connectionKind])).toEqual([
+      ["name", true, undefined],
+      ["connection", true, "postgres"],
+    ]);
+  });
+
+  it("are no fields, and other lists are left out", () => {
+    expect(fieldsOf(NODES.settings)).toEqual([]);
+    expect(listsOf({ properties: { hours: { type: "array", items: { type: "string" } }, host: { type: "string" } } })).toEqual([]);
+    expect(listsOf({})).toEqual([]);
+  });
+});
+
+describe("nodes", () => {
+  const nodes = [
+    { name: "n1", connection: "shop-1" },
+    { name: "n2", connection: "shop-2" },
+  ];
+  const whole = connection({ name: "shops", kind: "partitioned", settings: { nodes } });
+
+  it("are known in their order, and so is what they belong to", () => {
+    expect(nodesOf(whole)).toEqual(nodes);
+    expect(nodesOf(connection())).toEqual([]);
+    expect(wholesOf([connection(), whole], "shop-2")).toEqual([whole]);
+    expect(wholesOf([connection(), whole], "shop-3")).toEqual([]);
+  });
+
+  it("are the place of their connection", () => expect(placeOf(whole)).toBe("n1: shop-1, n2: shop-2"));
 });
 
 describe("placeOf", () => {

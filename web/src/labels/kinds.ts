@@ -14,7 +14,22 @@ export interface Field {
   initial: string;
   /** Asked for only on request. */
   seldom: boolean;
+  /** It is the name of a connection of this kind. */
+  connectionKind?: string;
 }
+
+/** A setting that is a list; each entry has the same fields. */
+export interface ListField {
+  name: string;
+  label: string;
+  hint?: string;
+  fields: Field[];
+  least: number;
+  most: number;
+}
+
+/** What is typed for an entry of a list, by the names of its fields. */
+export type Entry = Readonly<Record<string, string>>;
 
 interface Property {
   title?: string;
@@ -24,11 +39,16 @@ interface Property {
   const?: unknown;
   default?: unknown;
   anyOf?: Property[];
+  properties?: Record<string, Property>;
+  items?: Property;
+  minItems?: number;
+  maxItems?: number;
+  connectionKind?: string;
 }
 
 const ASKED = new Set(["string", "integer", "number"]);
 
-/** The settings that a JSON schema describes; those up to the last required one are asked for at once. Nested objects are left out. */
+/** The settings that a JSON schema describes; those up to the last required one are asked for at once. Lists and nested objects are left out. */
 export function fieldsOf(schema: object): Field[] {
   const { properties = {}, required = [] } = schema as { properties?: Record<string, Property>; required?: string[] };
   const names = Object.keys(properties);
@@ -45,6 +65,23 @@ export function fieldsOf(schema: object): Field[] {
       required: required.includes(name),
       initial: property.default == null ? "" : String(property.default),
       seldom: at > last,
+      ...(property.connectionKind === undefined ? {} : { connectionKind: property.connectionKind }),
+    };
+  });
+}
+
+/** The settings that are lists of objects. */
+export function listsOf(schema: object): ListField[] {
+  const { properties = {} } = schema as { properties?: Record<string, Property> };
+  return Object.entries(properties).flatMap(([name, { type, title, description, items, minItems, maxItems }]) => {
+    if (type !== "array" || items?.properties === undefined) return [];
+    return {
+      name,
+      label: title ?? name,
+      ...(description === undefined ? {} : { hint: description }),
+      fields: fieldsOf(items),
+      least: minItems ?? 0,
+      most: maxItems ?? Number.MAX_SAFE_INTEGER,
     };
   });
 }
@@ -69,8 +106,8 @@ export const rolesIn = (kind: ConnectionKind): Role[] =>
 export const kindsFor = (kinds: readonly ConnectionKind[], role: Role): ConnectionKind[] =>
   kinds.filter((kind) => kind[role]).sort((a, b) => place(a, role) - place(b, role));
 
-const place = (kind: ConnectionKind, role: Role): number =>
-  !kind.embedded ? rolesIn(kind).length : role === "target" ? 0 : Number.MAX_SAFE_INTEGER;
+/** The server lists the likeliest first, but for what the engine keeps itself. */
+const place = (kind: ConnectionKind, role: Role): number => (!kind.embedded ? 1 : role === "target" ? 0 : 2);
 
 /** What a connection can be used as; nothing where the server does not know its kind. */
 export function rolesOf(kinds: readonly ConnectionKind[], { kind }: Connection): Role[] {
@@ -91,8 +128,19 @@ export const isByTriggers = (kinds: readonly ConnectionKind[], connection: Conne
 
 export const kindLabel = (kinds: readonly ConnectionKind[], kind: string): string => findKind(kinds, kind)?.title ?? kind;
 
+/** The nodes of a connection that consists of others, in their order. */
+export function nodesOf({ settings: { nodes } }: Pick<Connection, "settings">): { name: string; connection: string }[] {
+  return Array.isArray(nodes) ? nodes.map(({ name = "", connection = "" }) => ({ name, connection })) : [];
+}
+
+/** Those of which it is a node. */
+export const wholesOf = (connections: readonly Connection[], name: string): Connection[] =>
+  connections.filter((each) => nodesOf(each).some(({ connection }) => connection === name));
+
 /** Where a connection leads, from the settings that say so. */
 export function placeOf({ settings }: Pick<Connection, "settings">): string {
+  const nodes = nodesOf({ settings });
+  if (nodes.length > 0) return nodes.map(({ name, connection }) => `${name}: ${connection}`).join(", ");
   if (settings.path !== undefined) return String(settings.path);
   const { host, port, database, user } = settings;
   if (host === undefined) return Object.values(settings).join(" ");

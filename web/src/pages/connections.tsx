@@ -12,7 +12,7 @@ import { QueryBoundary } from "../components/queryBoundary";
 import { SearchField } from "../components/searchField";
 import { StatusBadge } from "../components/statusBadge";
 import { matches, useFilters } from "../filters";
-import { kindLabel, placeOf } from "../labels/kinds";
+import { kindLabel, placeOf, wholesOf } from "../labels/kinds";
 import { count, some } from "../labels/numbers";
 import { useKinds } from "../useKinds";
 import { usePermission } from "../usePermission";
@@ -67,7 +67,13 @@ function List({ items, subscriptions }: { items: Connection[]; subscriptions: Su
       />
       <ul className="connections">
         {shown.map((item) => (
-          <Entry key={item.name} item={item} subscriptions={subscriptions} ofSample={isSample(item, sample.data)} />
+          <Entry
+            key={item.name}
+            item={item}
+            wholes={wholesOf(items, item.name)}
+            subscriptions={subscriptions}
+            ofSample={isSample(item, sample.data)}
+          />
         ))}
       </ul>
     </>
@@ -76,8 +82,16 @@ function List({ items, subscriptions }: { items: Connection[]; subscriptions: Su
 
 type Role = "source" | "target";
 
-/** `ofSample`: it comes and goes with the sample database. */
-function Entry({ item, subscriptions, ofSample }: { item: Connection; subscriptions: Subscription[]; ofSample: boolean }) {
+interface EntryProps {
+  item: Connection;
+  /** Connections of which it is a node. */
+  wholes: Connection[];
+  subscriptions: Subscription[];
+  /** It comes and goes with the sample database. */
+  ofSample: boolean;
+}
+
+function Entry({ item, wholes, subscriptions, ofSample }: EntryProps) {
   const kinds = useKinds();
   const uses: [Role, Subscription[]][] = [
     ["source", subscriptions.filter(({ source }) => source === item.name)],
@@ -99,12 +113,23 @@ function Entry({ item, subscriptions, ofSample }: { item: Connection; subscripti
             <Link href={connectionAddress(item.name)} aria-label={`Change ${item.name}`}>
               Change
             </Link>
-            {used.length === 0 && <ActionButtons actions={[deletion(item)]} />}
+            {used.length === 0 && wholes.length === 0 && <ActionButtons actions={[deletion(item)]} />}
           </div>
         )}
       </div>
+      {wholes.length > 0 && (
+        <p>
+          Node of{" "}
+          {wholes.map(({ name }, number) => (
+            <span key={name}>
+              {number > 0 && ", "}
+              <Link href={connectionAddress(name)}>{name}</Link>
+            </span>
+          ))}
+        </p>
+      )}
       {used.length === 0 ? (
-        <p className="soft">No subscription uses it.</p>
+        <p className="soft">No subscription uses it{wholes.length > 0 && " directly"}.</p>
       ) : (
         used.map(([role, found]) => (
           <p key={role}>

@@ -326,6 +326,47 @@ export const KINDS: ConnectionKind[] = [
   },
 ];
 
+/** A kind whose connections consist of others. */
+export const NODES: ConnectionKind = {
+  kind: "partitioned",
+  title: "Partitioned PostgreSQL",
+  description: "Several databases.",
+  source: true,
+  target: false,
+  embedded: false,
+  settings: {
+    properties: {
+      nodes: {
+        type: "array",
+        title: "Nodes",
+        description: "The order counts.",
+        minItems: 2,
+        maxItems: 3,
+        items: {
+          type: "object",
+          properties: {
+            name: { type: "string", title: "Name", description: "What the node is called." },
+            connection: { type: "string", title: "Connection", description: "To its database.", connectionKind: "postgres" },
+          },
+          required: ["name", "connection"],
+        },
+      },
+    },
+    required: ["nodes"],
+  },
+  secrets: {},
+  captures: [
+    {
+      kind: "postgres_logs",
+      title: "Logs of the nodes",
+      description: "Their logs are merged.",
+      by_triggers: false,
+      table_options: [],
+      settings: {},
+    },
+  ],
+};
+
 export const connection = (changes: Partial<Connection> = {}): Connection => ({
   name: "shop",
   kind: "postgres",

@@ -4,16 +4,19 @@ import { answer, type Checks, type Connection, type ConnectionKind, type Connect
 import { connectionKindsQuery, keys } from "../../api/queries";
 import { Radios, TextField } from "../../components/field";
 import { Findings } from "../../components/findings";
+import { ListField } from "../../components/listField";
 import { ProblemNote } from "../../components/problemNote";
 import { QueryBoundary } from "../../components/queryBoundary";
 import { SettingFields } from "../../components/settingFields";
 import { StatusBadge } from "../../components/statusBadge";
-import { fieldsOf, kindsFor, NAME_HINT, NAME_PATTERN, type Role, rolesIn, valuesIn } from "../../labels/kinds";
+import { type Entry, fieldsOf, kindsFor, listsOf, NAME_HINT, NAME_PATTERN, type Role, rolesIn, valuesIn } from "../../labels/kinds";
 import { queryClient } from "../../stream/queryClient";
 import { collided } from "./queries";
 
 /** What is typed, by the names of the settings. */
 type Values = Record<string, string>;
+/** What is typed for settings that are lists. */
+type Lists = Record<string, readonly Entry[]>;
 
 export interface Suggestion {
   name?: string;
@@ -43,12 +46,15 @@ function Form({ kinds: all, present, role, suggestion = {}, taken, onSaved }: Co
   const [chosen, setChosen] = useState(() => firstKind(all, present?.connection ?? null, suggestion, role));
   const kind = all.find((each) => each.kind === chosen) ?? (all[0] as ConnectionKind);
   const [values, setValues] = useState<Values>(() => valuesOf(present?.connection ?? null, suggestion));
+  const [typedLists, setLists] = useState<Lists>(() => entriesOf(present?.connection ?? null));
+  const lists = listsOf(kind.settings).map((list) => ({ list, entries: typedLists[list.name] ?? Array<Entry>(list.least).fill({}) }));
   const [secrets, setSecrets] = useState<Record<string, Secret>>({});
   const roles = rolesIn(kind);
   const [usedAs, setUsedAs] = useState<Role>(role ?? (roles[0] as Role));
   const [tag] = useState(present?.etag ?? null);
   const checkedAs = roles.includes(usedAs) ? usedAs : (roles[0] as Role);
-  const body = (): ConnectionPut => connectionBody(kind, values, secrets);
+  const body = (): ConnectionPut =>
+    connectionBody(kind, values, Object.fromEntries(lists.map(({ list, entries }) => [list.name, entries])), secrets);
   const check = useMutation({ mutationFn: () => checkOf(name, checkedAs, body()) });
   const save = useMutation({
     mutationFn: () => store(name, body(), present === null ? { "if-none-match": "*" as const } : tag === null ? {} : { "if-match": tag }),
@@ -103,12 +109,22 @@ function Form({ kinds: all, present, role, suggestion = {}, taken, onSaved }: Co
         />
       )}
       <SettingFields fields={fields.filter(({ seldom }) => !seldom)} values={values} onChange={set} />
+      {lists.map(({ list, entries }) => (
+        <ListField
+          key={list.name}
+          list={list}
+          entries={entries}
+          onChange={(next) => edit(() => setLists({ ...typedLists, [list.name]: next }))}
+        />
+      ))}
       {secret}
-      <details className="more">
-        <summary>More settings</summary>
-        <SettingFields fields={fields.filter(({ seldom }) => seldom)} values={values} onChange={set} />
-        {otherSecrets}
-      </details>
+      {(fields.some(({ seldom }) => seldom) || otherSecrets.length > 0) && (
+        <details className="more">
+          <summary>More settings</summary>
+          <SettingFields fields={fields.filter(({ seldom }) => seldom)} values={values} onChange={set} />
+          {otherSecrets}
+        </details>
+      )}
       {role === null && roles.length > 1 && (
         <Radios
           legend="Check it as"
@@ -215,14 +231,22 @@ function valuesOf(present: Connection | null, suggestion: Suggestion): Values {
   return Object.fromEntries(Object.entries(present.settings).map(([name, value]) => [name, String(value)]));
 }
 
-function connectionBody(kind: ConnectionKind, values: Values, typed: Record<string, Secret>): ConnectionPut {
+const entriesOf = (present: Connection | null): Lists =>
+  Object.fromEntries(Object.entries(present?.settings ?? {}).flatMap(([name, value]) => (Array.isArray(value) ? [[name, value]] : [])));
+
+function connectionBody(kind: ConnectionKind, values: Values, lists: Lists, typed: Record<string, Secret>): ConnectionPut {
   const secrets: Record<string, string | null> = {};
   for (const { name } of fieldsOf(kind.secrets)) {
     const secret = typed[name] ?? UNTOUCHED;
     if (secret.none) secrets[name] = null;
     if (secret.typed !== "") secrets[name] = secret.typed;
   }
-  return { kind: kind.kind, settings: valuesIn(fieldsOf(kind.settings), values), secrets } as ConnectionPut;
+  const entries = listsOf(kind.settings).map(({ name, fields }) => [name, (lists[name] ?? []).map((entry) => valuesIn(fields, entry))]);
+  return {
+    kind: kind.kind,
+    settings: { ...valuesIn(fieldsOf(kind.settings), values), ...Object.fromEntries(entries) },
+    secrets,
+  } as ConnectionPut;
 }
 
 const checkOf = (name: string, role: Role, connection: ConnectionPut): Promise<Checks> =>

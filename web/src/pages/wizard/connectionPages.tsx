@@ -1,18 +1,19 @@
 import { useQuery } from "@tanstack/react-query";
 import { Suspense } from "react";
 import { Link, useLocation } from "wouter";
-import { CONNECTIONS } from "../../addresses";
+import { CONNECTIONS, connectionAddress } from "../../addresses";
 import type { Connection } from "../../api/client";
 import { connectionsQuery } from "../../api/queries";
 import { ActionButtons } from "../../components/actions";
 import { announce } from "../../components/announcements";
+import { Fact, Facts } from "../../components/facts";
 import { Page, Section } from "../../components/page";
 import { ProblemNote } from "../../components/problemNote";
 import { QueryBoundary } from "../../components/queryBoundary";
 import { Statements } from "../../components/statements";
 import { StatusBadge } from "../../components/statusBadge";
 import { ddlCaptureInstallation, ddlCaptureRemoval } from "../../ddlCaptureActions";
-import { isByTriggers, kindLabel, rolesOf } from "../../labels/kinds";
+import { isByTriggers, kindLabel, nodesOf, placeOf, rolesOf } from "../../labels/kinds";
 import { later } from "../../later";
 import { useKinds } from "../../useKinds";
 import { ConnectionForm } from "./connectionForm";
@@ -56,6 +57,11 @@ export function ConnectionPage({ name }: { name: string }) {
             <Section title="Settings" aside={kindLabel(kinds, present.connection.kind)}>
               <ConnectionForm present={present} role={null} taken={[]} onSaved={saved} />
             </Section>
+            {nodesOf(present.connection).length > 0 && (
+              <Section title="Databases of the nodes" aside="In their order">
+                <Nodes connection={present.connection} />
+              </Section>
+            )}
             {isByTriggers(kinds, present.connection) && (
               <Section title="Triggers that record changes" aside="As a source">
                 <Suspense fallback={<p className="soft">Loading …</p>}>
@@ -72,6 +78,23 @@ export function ConnectionPage({ name }: { name: string }) {
         )}
       </QueryBoundary>
     </Page>
+  );
+}
+
+/** The connections that it consists of. */
+function Nodes({ connection }: { connection: Connection }) {
+  const connections = useQuery(connectionsQuery());
+  return (
+    <Facts>
+      {nodesOf(connection).map(({ name, connection: of }) => {
+        const node = connections.data?.find((each) => each.name === of);
+        return (
+          <Fact key={name} name={name} note={node === undefined ? undefined : <code>{placeOf(node)}</code>}>
+            <Link href={connectionAddress(of)}>{of}</Link>
+          </Fact>
+        );
+      })}
+    </Facts>
   );
 }
 

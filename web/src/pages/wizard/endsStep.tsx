@@ -1,7 +1,7 @@
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import type { Connection, ConnectionKind, SampleSource, Subscription } from "../../api/client";
 import { Radios, TextField } from "../../components/field";
-import { isEmbedded, kindLabel, kindsFor, NAME_HINT, NAME_PATTERN, placeOf, type Role, rolesOf } from "../../labels/kinds";
+import { isEmbedded, kindLabel, kindsFor, NAME_HINT, NAME_PATTERN, nodesOf, placeOf, type Role, rolesOf } from "../../labels/kinds";
 import { useKinds } from "../../useKinds";
 import { ConnectionForm, type Suggestion } from "./connectionForm";
 import type { StepProps } from "./draft";
@@ -29,12 +29,13 @@ export function EndsStep({ draft, onChange, onNext, connections, subscriptions, 
   const ready = source !== "" && target !== "" && NAME.test(name) && !given;
   const ofSample = sample !== null && source === sample.connection;
   const sources = connections.filter((connection) => rolesOf(kinds, connection).includes("source"));
-  const targets = connections.filter(
-    (connection) => rolesOf(kinds, connection).includes("target") && connection.name !== source && connection.name !== sample?.connection,
-  );
+  const nodes = connections.filter(({ name }) => name === source).flatMap(nodesOf);
+  const taken = new Set([source, sample?.connection, ...nodes.map(({ connection }) => connection)]);
+  const targets = connections.filter((connection) => rolesOf(kinds, connection).includes("target") && !taken.has(connection.name));
   const chooseSource = (chosen: string): void => {
     if (chosen === draft.source) return;
-    const kept = draft.target === chosen ? "" : draft.target;
+    const ofChosen = connections.filter((each) => each.name === chosen).flatMap(nodesOf);
+    const kept = [chosen, ...ofChosen.map(({ connection }) => connection)].includes(draft.target) ? "" : draft.target;
     onChange({ source: chosen, target: kept, name: fresh(chosen), tables: new Set(), insertOnly: new Set(), patterns: [] });
   };
   const next = (): void => {
