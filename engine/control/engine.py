@@ -34,6 +34,7 @@ from engine.link.messages import (
 )
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
+from engine.model.positions import ONLY_LOG
 from engine.model.subscription import SubscriptionSpec
 from engine.model.subscription_state import DesiredState
 from engine.model.tasks import TaskRunner
@@ -65,6 +66,7 @@ class Engine:
         """No subscription is taken any more."""
         self._closing: list[threading.Thread] = []
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="changes")
+        self._demands = ThreadPoolExecutor(1, thread_name_prefix="demands")
         """One thread, so that changes take effect in the order in which they were declared."""
         self.sql_endpoint = _sql_endpoint(settings)
         """None where no port is set for it."""
@@ -100,6 +102,7 @@ class Engine:
             self.sql_endpoint.close()
         self._requests.close()
         self._changes.shutdown(wait=False, cancel_futures=True)
+        self._demands.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             self._closed = True
             pipelines = list(self._pipelines.values())
@@ -138,7 +141,11 @@ class Engine:
     def _demand(self, command: Demand) -> None:
         pipeline = self._find(command.subscription)
         if pipeline is not None:
-            pipeline.demand(command.position)
+            if command.log == ONLY_LOG:
+                pipeline.demand(command.position)
+            else:
+                # The number of a position in one of several logs is not known before it is read: everything until now is demanded.
+                self._demands.submit(_logged, pipeline.demand_current)
 
     @HANDLERS.handles(Desire)
     def _desire(self, command: Desire) -> None:

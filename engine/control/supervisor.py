@@ -233,8 +233,7 @@ class SubscriptionSupervisor:
         """Cancel one reload; others continue. `table`: the table that was being copied for it, possibly by an earlier engine."""
         with self._changed:
             self._table_reloads = [asked for asked in self._table_reloads if asked[0] != request]
-            run = self._run
-            if run is None:
+            if (run := self._run) is None:
                 self._not_copied |= self._reloads.cancelled(request, table)
         if run is not None:
             run.cancel_reload(request, table)
@@ -242,13 +241,17 @@ class SubscriptionSupervisor:
     def demand(self, position: Lsn) -> None:
         """A client waits for this position: the current run, or the next one, makes it visible as early as possible."""
         with self._changed:
-            run = self._run
-            if run is not None:
+            if (run := self._run) is not None:
                 while self._demands and self._demands[0] <= run.applied.visible:
                     heapq.heappop(self._demands)
             heapq.heappush(self._demands, position)
         if run is not None:
             run.demand(position)
+
+    def demand_current(self) -> None:
+        """As `demand`, for everything that the source has now. Raises EngineFault if it cannot be asked."""
+        if (run := self._run) is not None:
+            self.demand(run.nows.current())
 
     def update(self, spec: SubscriptionSpec) -> None:
         """Apply a newer version of the same assignment: tables are added, removed, paused and resumed; queue mode, copy limits, patterns

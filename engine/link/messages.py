@@ -366,6 +366,9 @@ class Progress(SubscriptionReport):
     applied: Position
     source_of_logs: PositionOfLogs = Field(default_factory=dict, exclude_if=_is_empty)
     applied_of_logs: PositionOfLogs = Field(default_factory=dict, exclude_if=_is_empty)
+    read_of_logs: PositionOfLogs = Field(default_factory=dict, exclude_if=_is_empty)
+    late_logs: tuple[str, ...] = Field(default=(), exclude_if=_is_empty)
+    """Those for which changes of other logs wait."""
     lag_bytes: int | None = None
     lag_seconds: float | None = None
     retained_bytes: int | None = None

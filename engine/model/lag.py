@@ -22,6 +22,8 @@ class LagCause(StrEnum):
     """The source's sender reads and decodes its log; what it has not sent yet is not known here."""
     SLOW_READER = "slow_reader"
     """The source's sender waits for the engine's log reader to take what it sends."""
+    SILENT_NODE = "silent_node"
+    """Changes of other nodes wait for the log of one, which has not been read up to their time."""
     AWAITING_KEEPALIVE = "awaiting_keepalive"
     """A position is waited for that the source has reached, but not confirmed: it has no change to send, and its keepalive is not here."""
     HUGE_TRANSACTION = "huge_transaction"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,3 +67,9 @@ class CommitTimes:
 
     ends: Any
     times_us: Any
+
+
+def reached_in(last: LastCommit | None, names: Sequence[str]) -> dict[str, Lsn]:
+    """By name, up to where each of several logs is included; empty for a source with one. `names`: of the logs, by number."""
+    logs = None if last is None else last.logs
+    return {} if logs is None else {name: log.read for name, log in zip(names, logs.nodes, strict=False)}

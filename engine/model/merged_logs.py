@@ -59,6 +59,19 @@ class NodeLog:
 
 
 @dataclass(frozen=True, slots=True)
+class LogStatus:
+    """One of several logs that are merged. `end`: of the log now; `read`: up to where it is read, None if that is not known.
+
+    `late`: changes of other logs wait for it.
+    """
+
+    name: str
+    end: Lsn
+    read: Lsn | None = None
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NodeCommits:
     """What some consecutive transactions of one node add up to.
 

@@ -18,6 +18,7 @@ from engine.model.identity import RelationId, TableId, TableName, TicketId
 from engine.model.last_commit import LastCommit
 from engine.model.ledger import LogTally
 from engine.model.masks import Mask
+from engine.model.merged_logs import LogStatus
 from engine.model.partitions import Partition
 from engine.model.position import Lsn
 from engine.model.positions import PositionForm, WholeNumberForm, single_mark
@@ -102,6 +103,8 @@ class SourceTerms:
     """What the source keeps for the reader of its log."""
     sent_tables: str = "sent tables"
     """What chooses the tables that the source sends."""
+    logs: tuple[str, ...] = ()
+    """Of a source whose log is merged from several: their names, by number."""
 
     def text(self, position: Lsn) -> str:
         return self.form.text(single_mark(position))
@@ -125,6 +128,10 @@ class ReaderStatus:
     """None if nothing is being sent, or the source does not show it."""
     last_cycle: LastCycle | None = None
     """None if the source has no cycles, or none has ended yet."""
+    logs: tuple[LogStatus, ...] = ()
+    """Of a source with several; empty if they were not asked for."""
+    held_since_us: int = 0
+    """Commit time of the oldest transaction that was read of one of several logs and waits for others, in µs since 1970; 0 = none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +259,8 @@ class TableSplit:
     """`reads`, `columns`: the names in `sql`: of the table that stores the rows, and of the columns by attribute number in `relation`."""
     masks: tuple[tuple[int, Mask], ...] = ()
     """Masks by place in `columns`. The SQL selects the values unmasked; `read_split` masks them."""
+    node: str = ""
+    """Name of the node that has the rows, whose numbers the others are; empty: the source is one database."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from engine.model.lag import LagCause, LagSpan
 from engine.model.position import Lsn
 from engine.model.sender import Sender, SenderState
 from engine.model.sizes import size
-from engine.model.source import GuardReading
+from engine.model.source import GuardReading, ReaderStatus
 from engine.model.table_state import TableStateKind
 from engine.pipeline.stage_times import Evidence, ParallelWork, StageTimes
 from engine.pipeline.unread_log import UnreadLog
@@ -22,6 +22,8 @@ LONG_OPEN_S = 2.0
 """Age in seconds from which an open transaction of the source counts as long. Shorter ones end before anyone acts on them. Not measured."""
 SENDER_LOOKS = 3
 """How often a measurement reads what the source's sender does, which may be two things by turns: the most frequent one counts."""
+_LATE_MS = 1000.0
+"""Age in ms from which changes that wait for a node count as held by it. All nodes are read several times a second. Not measured."""
 _COPYING = frozenset({TableStateKind.COPYING, TableStateKind.CATCHING_UP, TableStateKind.RELOADING})
 
 
@@ -76,7 +78,7 @@ class RunActivity:
         spans = _open_on_source(reading)
         since_us, held_since_ms = self._intake.waiting_since_us, self._intake.held_since_ms
         lag_ms = 0.0 if since_us is None else max(0.0, (self._clock.wall_us() - since_us) / 1000)
-        spans += self._copies(held=self._orchestrator.held)
+        spans += [*self._silent_nodes(reading.reader), *self._copies(held=self._orchestrator.held)]
         if held_since_ms is not None:
             held_ms = self._clock.monotonic_ms() - held_since_ms
             budget = size(self._parts.spec.queue_budget_bytes)
@@ -86,6 +88,12 @@ class RunActivity:
         if lag_ms:
             spans += [LagSpan(LagCause.GATHERING, lag_ms), *self._times.recent(lag_ms)]
         return lag_ms, spans
+
+    def _silent_nodes(self, reader: ReaderStatus) -> list[LagSpan]:
+        """The nodes for which changes of others wait, if the oldest of these is older than _LATE_MS."""
+        held_ms = (self._clock.wall_us() - reader.held_since_us) / 1000 if reader.held_since_us else 0.0
+        late = ", ".join(log.name for log in reader.logs if log.late)
+        return [LagSpan(LagCause.SILENT_NODE, held_ms, evidence={"nodes": late})] if late and held_ms > _LATE_MS else []
 
     def _not_read(self, first: Sender | None) -> list[LagSpan]:
         """Why the log is not read up to its end, if it was not for a while. `first`: what the sender does."""

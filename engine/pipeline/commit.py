@@ -94,7 +94,6 @@ class CommitStage:
         """When the place of the target was last checked."""
         self._removed: list[TableId] = []
         self._last: LastCommit | None = None
-        """The last transaction of the log up to what is visible."""
         self._dropping = set(self._spec.dropped)
         """Tables that were or will be removed and whose tables on the target are to be dropped."""
         self._staying: dict[TableId, str] = {}
@@ -132,6 +131,11 @@ class CommitStage:
         self._reporter.set_aside(self._aside, whole=True)
         self._known_parked = {t for t, record in progress.tables.items() if record.parked is not None}
         self.marks.begin(progress)
+
+    @property
+    def last(self) -> LastCommit | None:
+        """The last transaction of the log up to what is visible; None before the first batch."""
+        return self._last
 
     def write_progress(self) -> None:
         """Write what is visible but not yet in the progress record. Call when no batch is being committed."""

@@ -77,6 +77,10 @@ class NowReader:
         settled = self._take_in()
         return Now(at.position, settled.at.position, settled.seen_us, held=True)
 
+    def current(self) -> Lsn:
+        """The end of the source's log, without a write. Raises EngineFault if the source cannot be asked."""
+        return self._parts.source.log.current()
+
     def _take_in(self) -> Settled:
         """Check the source until a check finds nothing more, and wait until its result is in force."""
         deadline = self._parts.clock.monotonic_ms() + HELD_S * 1000

@@ -22,6 +22,7 @@ from engine.model.ddl import DdlMessage
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Ordinal, TableId, TableName
 from engine.model.lag import LagCause
+from engine.model.last_commit import reached_in
 from engine.model.patterns import TablePattern
 from engine.model.position import ZERO, Lsn
 from engine.model.sizes import size
@@ -177,8 +178,9 @@ class ReplicationRun:
             ),
         )
         self._commits.begin(parts.start.progress)
-        self._reported = end
-        """The position reported as applied. It includes a batch only after the source checks that the batch requires."""
+        self._reported, self._reported_last = end, parts.start.progress.last
+        """The position reported as applied, and the last transaction up to there. It includes a batch only after the source checks that the
+        batch requires."""
         self.nows = NowReader(parts, self)
         self._monitor = SourceMonitor(parts, self._evidence, lambda: self._intake.captured)
         self.cuts = CutCoordinator(parts, self._intake, self._staging)
@@ -536,7 +538,7 @@ class ReplicationRun:
             if entry is not None and entry.spec.paused:
                 self.pause(table)
         self._look_for_leaves(planned)
-        self._reported = self._commits.applied.visible
+        self._reported, self._reported_last = self._commits.applied.visible, self._commits.last
         self._report(planned.batch.first_commit_us if planned.batch.transactions else None, times)
         self.nows.known.committed(planned.number, planned.batch.end)
         self._confirm()
@@ -573,13 +575,14 @@ class ReplicationRun:
                 reader=self._monitor.reader,
                 times=times,
                 known=self.nows.known.last,
+                of_logs=reached_in(self._reported_last, self._parts.source.terms.logs),
             )
 
     def _lag_s(self, since_us: int | None) -> float | None:
         known = since_us is not None or self._monitor.source_end is not None
         if not known or not self._book.all().in_state(TableStateKind.LIVE):
             return None
-        since = [us for us in (since_us, self._monitor.looked_us(self._reported)) if us is not None]
+        since = [us for us in (since_us, self._monitor.looked_us(self._reported), self._monitor.held_since_us) if us]
         return self._age_s(min(since)) if since else 0.0
 
     def _age_s(self, since_us: int) -> float:

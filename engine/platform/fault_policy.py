@@ -199,6 +199,11 @@ POLICIES: dict[FaultKind, Policy] = {
         "Correct the table's options of columns in the subscription, with the present names of its columns on the source; or restore the"
         " columns on the source. " + _RETRY_TABLE,
     ),
+    FaultKind.TABLE_NODES_DIFFER: Policy(
+        Action.PARK_TABLE,
+        "Give the table the same structure on each node that has it; it is copied again by itself then, if the subscription follows schema"
+        " changes. " + _RETRY_TABLE,
+    ),
     FaultKind.TABLE_KEY_NOT_UNIQUE: Policy(
         Action.PARK_TABLE,
         'Make the declared "key" unique and not null on the source, or declare another in the subscription. '
@@ -343,6 +348,17 @@ RENEWED = frozenset(
     {FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_PARTITIONS_CHANGED, FaultKind.TABLE_SENT_OTHERWISE}
 )
 """Faults of a table that a new copy repairs. The engine starts it by itself if the subscription follows schema changes."""
+
+
+OF_A_STRUCTURE = frozenset(
+    {
+        FaultKind.TABLE_STRUCTURE_CHANGED,
+        FaultKind.TABLE_NO_IDENTITY,
+        FaultKind.TABLE_COLUMNS_UNFIT,
+        FaultKind.TABLE_NODES_DIFFER,
+    }
+)
+"""Faults of a structure that the log announces: they concern its table only."""
 
 
 def policy(kind: FaultKind) -> Policy:

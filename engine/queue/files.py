@@ -62,6 +62,23 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
+def write_file(path: Path, content: bytes, *, durable: bool = False, private: bool = False) -> None:
+    """Replace a file as a whole; `durable`: it is on disk when this returns; `private`: no other user may read it."""
+    fresh = path.with_name(f"{path.name}.new")
+    with open(fresh, "wb", opener=_private if private else None) as file:
+        file.write(content)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    fresh.replace(path)
+    if durable:
+        sync_folder(path.parent)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def write_all(fd: int, data: bytes | memoryview, offset: int) -> None:
     """Write all of `data` at `offset`, with as many calls as needed."""
     view = memoryview(data)

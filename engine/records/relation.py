@@ -64,6 +64,11 @@ def named_below(payload: bytes, distance: int) -> TableName | None:
     return name if distance == types + 1 else None
 
 
+def apart(payload: bytes) -> int:
+    """How many records between this relation record and the one before it keep `named_below` from taking it for a partition's."""
+    return _name_and_types(payload)[1] + 1
+
+
 @lru_cache(maxsize=1024)
 def _name_and_types(payload: bytes) -> tuple[TableName, int]:
     announced = parse_relation(payload)

@@ -99,6 +99,11 @@ class SourceMonitor:
             self._looked_us = cycle.taken_us
         return self._looked_us
 
+    @property
+    def held_since_us(self) -> int:
+        """See ReaderStatus, as the last check found it."""
+        return self.reader.held_since_us if self.reader is not None else 0
+
     def _learn(self, reading: GuardReading) -> Iterator[Finding]:
         """Report schemas that the catalog shows and the log does not: a DDL change without a later row change sends no relation record.
 
@@ -204,6 +209,9 @@ class SourceMonitor:
         if entry.reason.code == FaultKind.TABLE_NO_IDENTITY:
             again = self._parts.parking.renews(FaultKind.TABLE_STRUCTURE_CHANGED) and now.mode is not KeyMode.APPEND
             return "it has a replica identity again" if again else None
+        if entry.reason.code == FaultKind.TABLE_NODES_DIFFER:
+            again = self._parts.parking.renews(FaultKind.TABLE_STRUCTURE_CHANGED)
+            return "it has the same structure on all nodes again" if again else None
         if entry.reason.code != FaultKind.NET_CHANGE_ANOMALY or entry.schema is None:
             return None
         rewritten = now.relation == entry.schema.relation and now.relfilenode != entry.schema.relfilenode

@@ -324,6 +324,24 @@ class LogMerge:
         late.update(log.number for log in self._nodes if not log.queue and log.floor < stamp)
         return frozenset(late)
 
+    def held_since(self) -> int:
+        """The commit time of the oldest transaction that waits for other nodes, in microseconds since 1970 UTC; 0 if none does."""
+        heads = [log.queue[0] for log in self._nodes if log.queue]
+        times = [int(head.stamps[0]) for head in heads if isinstance(head, _Run)]
+        times += [
+            head.entry.time_us
+            for head in heads
+            if isinstance(head, _Queued) and head.entry.kind in (EntryKind.COMMIT_PREPARED, EntryKind.OWN_COMMIT)
+        ]
+        return min(times, default=0)
+
+    def to_read(self) -> frozenset[int]:
+        """The nodes of which one has to be read further before more can be released, once `release` and the marks that were asked for have
+        released what they can. Others can wait until then."""
+        asked = (each for each in self._alive() if each.marks is not None or each.participants is not None)
+        found = {node for each in asked if each.decided for node in self._unread(each)}
+        return frozenset(found.union(log.number for log in self._nodes if not log.queue))
+
     def _prepare(self, log: _Node, entry: Entry) -> int | None:
         again = log.prepared.get(entry.gtid)
         if again is not None:
@@ -425,7 +443,9 @@ class LogMerge:
             parts = found.seen if found.own is None else found.seen | {found.own[0]}
             # A part that was prepared before the restart may have ended before it, which its log says up to `after`.
             again = {node for node in found.participants if self._nodes[node].read < self._nodes[node].after}
-            return sorted(found.participants - parts | again)
+            if not found.participants - parts | again:
+                return []
+        # A participant may have no part here: its log begins after the part, or it has changed nothing.
         if found.marks is None:
             return [log.number for log in self._nodes]
         return [log.number for log, mark in zip(self._nodes, found.marks, strict=True) if log.read < mark]

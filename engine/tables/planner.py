@@ -16,7 +16,7 @@ from engine.model.source import Resolve
 from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import Reason
 from engine.model.table_state import Refused, TableStateKind
-from engine.platform.fault_policy import policy
+from engine.platform.fault_policy import OF_A_STRUCTURE, policy
 from engine.records.unread import Unread, unread_in
 from engine.tables.ddl_messages import CertifiedSchema, DdlMessageTracker, relabelled
 from engine.tables.registry import TableEntries, TableEntry, TableRegistry
@@ -55,8 +55,6 @@ from engine.tables.state import (
     is_unread,
 )
 from engine.tables.unread_tables import UnreadTables
-
-_OF_A_TABLE = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_NO_IDENTITY, FaultKind.TABLE_COLUMNS_UNFIT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,7 +445,7 @@ class Planner:
             if known is not None and capture is not None:
                 schema = with_fills(known, schema)
         except EngineFault as fault:
-            if fault.kind not in _OF_A_TABLE:
+            if fault.kind not in OF_A_STRUCTURE:
                 raise
             if not judged and _is_dropped(entry.state, end):
                 return entry.schema
@@ -470,7 +468,7 @@ class Planner:
         try:
             schema = look()(seen.payload, entry.spec, known, self._messages.certified_by(seen, known))
         except EngineFault as fault:
-            if fault.kind not in _OF_A_TABLE:
+            if fault.kind not in OF_A_STRUCTURE:
                 raise
             return None if known is None else replace(known, void=True)
         if known is None:

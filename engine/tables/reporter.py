@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Literal
 
 from engine.link.cycles import LastCyclePart
@@ -39,7 +40,7 @@ from engine.model.identity import TableId, TableName, TicketId
 from engine.model.ledger import BatchLedger
 from engine.model.partitions import LoadReason
 from engine.model.position import Lsn
-from engine.model.positions import PositionForm
+from engine.model.positions import ONLY_LOG, PositionForm
 from engine.model.schema import TableSchema
 from engine.model.source import ReaderStatus
 from engine.model.subscription import ApplyMode, SubscriptionSpec, TableSpec
@@ -238,13 +239,16 @@ class Reporter:
         reader: ReaderStatus | None,
         times: BatchTimes | None,
         known: Settled | None = None,
+        of_logs: Mapping[str, Lsn] = MappingProxyType({}),
     ) -> None:
         """Report the subscription's positions. `lag_seconds`: age of the oldest commit that is not visible on the target, 0 if there is
         none; None if no table is live.
 
         `source`: end of the source's log as last read; `captured` replaces it if that is later. `run`: the run that the positions belong
         to. `reader`: as the source reported it last. `known`: the last check of the catalog that is in force.
+        `of_logs`: `applied` in each of several logs, by name.
         """
+        logs = reader.logs if reader is not None else ()
         if source is not None and captured is not None:
             source = max(source, captured)
         self._send(
@@ -255,6 +259,10 @@ class Reporter:
                 source=source,
                 captured=captured,
                 applied=applied,
+                source_of_logs={log.name: log.end for log in logs},
+                read_of_logs={log.name: log.read for log in logs if log.read is not None},
+                late_logs=tuple(log.name for log in logs if log.late),
+                applied_of_logs={ONLY_LOG: applied, **of_logs} if of_logs else {},
                 lag_bytes=self._form.lag(source, applied) if source and lag_seconds is not None else None,
                 lag_seconds=lag_seconds,
                 retained_bytes=reader.retained_bytes if reader else None,

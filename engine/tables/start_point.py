@@ -28,6 +28,7 @@ NOT_FOLLOWED = frozenset(
         FaultKind.TABLE_NOT_LOGGED,
         FaultKind.TABLE_COLUMNS_UNFIT,
         FaultKind.TABLE_NOT_SENT,
+        FaultKind.TABLE_NODES_DIFFER,
         FaultKind.CHANGE_TRIGGERS_MISSING,
         FaultKind.CHANGE_TRIGGERS_IN_USE,
         FaultKind.CASCADE_UNCAPTURED,

@@ -16,7 +16,7 @@ from tests.contract.source_sqlite import SqliteOrigin
 class AdbcSqliteOrigin(SqliteOrigin):
     """Origin over one file."""
 
-    CAN = frozenset({Can.SELECT_COLUMNS})
+    CAN = frozenset({Can.SELECT_COLUMNS, Can.SNAPSHOT_ALONE, Can.BEGIN_ANYWHERE})
 
     def _source(self, spec: ConnectionSpec) -> Source:
         kept = self._path.parent / "cycles" / self.slot
@@ -28,7 +28,7 @@ class AdbcSqliteOrigin(SqliteOrigin):
 class AdbcPostgresOrigin(QueriesOrigin):
     """Origin over one database. Its driver does not tell the order of a key's columns, so one key is declared."""
 
-    CAN = frozenset({Can.SELECT_COLUMNS, Can.WRITE_AT_ONCE})
+    CAN = frozenset({Can.SELECT_COLUMNS, Can.WRITE_AT_ONCE, Can.SNAPSHOT_ALONE, Can.BEGIN_ANYWHERE})
 
     def _source(self, spec: ConnectionSpec) -> Source:
         settings: dict[str, Any] = {"driver": "adbc_driver_postgresql", "uri": self._database.dsn}

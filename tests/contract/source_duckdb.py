@@ -23,7 +23,7 @@ class DuckDbOrigin:
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._path = folder / "shop.duckdb"
         self._stack = stack
-        self.can = frozenset({Can.SELECT_COLUMNS})
+        self.can = frozenset({Can.SELECT_COLUMNS, Can.SNAPSHOT_ALONE, Can.BEGIN_ANYWHERE})
         self.scanner: Scanner = RecordScanner()
         self.slot = "contract"
         self._program = DuckDbProgram(self._path)

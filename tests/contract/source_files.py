@@ -31,7 +31,7 @@ class FilesOrigin:
         self._folder = folder
         self._form = form
         self._stack = stack
-        self.can = frozenset({Can.SELECT_COLUMNS})
+        self.can = frozenset({Can.SELECT_COLUMNS, Can.SNAPSHOT_ALONE, Can.BEGIN_ANYWHERE})
         self.scanner: Scanner = RecordScanner()
         self.slot = "contract"
         self._tables = FileTables(folder, form)

@@ -91,7 +91,7 @@ class MariaDbOrigin:
 class MariaDbQueriesOrigin(MariaDbOrigin):
     """The same, only queried, by an account that has the right SELECT on the database and no other."""
 
-    CAN = frozenset({Can.WRITE_AT_ONCE, Can.SELECT_COLUMNS})
+    CAN = frozenset({Can.WRITE_AT_ONCE, Can.SELECT_COLUMNS, Can.SNAPSHOT_ALONE, Can.BEGIN_ANYWHERE})
     EVERY_S = 3600
 
     def __init__(self, database: MariaDbDatabase, stack: ExitStack) -> None:

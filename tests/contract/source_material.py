@@ -48,6 +48,9 @@ class Can(Enum):
     KEEP_READER = "it keeps the state of its reader itself"
     SEE_WRITERS = "it shows its open transactions"
     EVERY_CHANGE = "its log brings each change of a row"
+    SNAPSHOT_ALONE = "its snapshots have a position while its log is not read"
+    NOW_AT_ONCE = "its position of now is before everything that is committed later"
+    BEGIN_ANYWHERE = "it begins at any position that was read, whatever is recorded of it"
     SELECT_COLUMNS = "it leaves columns out"
     FOLLOW_COLUMNS = "its log brings the columns that a table has got, without a new copy"
 
@@ -265,7 +268,7 @@ class Tail:
             self._blocks[block.path] = (block, np.array(chunk.data), np.array(chunk.offsets))
         controls = np.array(chunk.controls)
         controls["ordinal"] += first
-        self.relations += chunk.relations.values()
+        self.relations += [payload for payload in chunk.relations.values() if payload[:1] == b"R"]
         self._sorter.feed(controls, {first + at: payload for at, payload in chunk.relations.items()})
         self.closed += self._sorter.drain()
         self.records += count

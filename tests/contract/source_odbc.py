@@ -17,7 +17,7 @@ from tests.fixtures.odbc import POSTGRES_DRIVER, needs_driver, postgres_options
 class OdbcPostgresOrigin(QueriesOrigin):
     """Origin over one database."""
 
-    CAN = frozenset({Can.SELECT_COLUMNS, Can.WRITE_AT_ONCE})
+    CAN = frozenset({Can.SELECT_COLUMNS, Can.WRITE_AT_ONCE, Can.SNAPSHOT_ALONE, Can.BEGIN_ANYWHERE})
 
     def _source(self, spec: ConnectionSpec) -> Source:
         settings: dict[str, Any] = {"driver": POSTGRES_DRIVER, "options": postgres_options(self._database)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,6 +18,7 @@ from engine.model.source import Scanner, Source
 from engine.model.subscription import FOLDER, CaptureSpec, ConnectionSpec, TableSpec
 from engine.records.scan import RecordScanner
 from engine.sources.postgres_log.source import PostgresSource
+from engine.sources.postgres_logs.source import PartitionedSource
 from engine.sources.postgres_queries.source import open_source as open_queries
 from engine.sources.postgres_triggers.source import TriggerSource
 from tests.contract.source_material import Can, Session
@@ -104,7 +106,7 @@ class TriggersOrigin(PostgresOrigin):
 class QueriesOrigin(PostgresOrigin):
     """The same, only queried. Nothing is followed before a test begins."""
 
-    CAN = frozenset({Can.WRITE_AT_ONCE, Can.SELECT_COLUMNS})
+    CAN = frozenset({Can.WRITE_AT_ONCE, Can.SELECT_COLUMNS, Can.SNAPSHOT_ALONE, Can.BEGIN_ANYWHERE})
     METHOD = "incremental"
 
     def __init__(self, database: Database, stack: ExitStack) -> None:
@@ -142,5 +144,43 @@ def postgres(
         if own:
             return kind(Database(fixture("private_cluster")(version), "postgres"), stack)
         return kind(fixture("database_on")(fixture(f"pg{version}")), stack)
+
+    return make
+
+
+class PartitionedOrigin(PostgresOrigin):
+    """Two databases as one source. The tests' tables are on the first one; transactions of the second one concern none of them."""
+
+    CAN = frozenset(Can) - {
+        Can.STREAM_OPEN_TRANSACTIONS,
+        Can.SEE_OTHERS,
+        Can.SNAPSHOT_ALONE,
+        Can.NOW_AT_ONCE,
+        Can.BEGIN_ANYWHERE,
+    }
+
+    def __init__(self, database: Database, other: Database, stack: ExitStack) -> None:
+        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        self._other = other
+        super().__init__(database, stack)
+
+    def _source(self, spec: ConnectionSpec) -> Source:
+        nodes = [
+            {"name": f"n{number}", "settings": dict(database.settings)}
+            for number, database in enumerate((self._database, self._other), 1)
+        ]
+        capture = CaptureSpec("postgres_logs", {FOLDER: str(self._folder / self.slot)})
+        return PartitionedSource(
+            replace(spec, kind="partitioned", settings={"nodes": json.dumps(nodes)}, capture=capture)
+        )
+
+
+def partitioned(version: int) -> Callable[[Callable[[str], Any], ExitStack, bool], PostgresOrigin]:
+    """As `postgres`, of two databases."""
+
+    def make(fixture: Callable[[str], Any], stack: ExitStack, own: bool) -> PostgresOrigin:
+        others = fixture("database_on")
+        cluster = fixture("private_cluster")(version) if own else fixture(f"pg{version}")
+        return PartitionedOrigin(Database(cluster, "postgres") if own else others(cluster), others(cluster), stack)
 
     return make

@@ -93,7 +93,7 @@ class SqliteOrigin:
 class SqliteQueriesOrigin(SqliteOrigin):
     """The same, only queried."""
 
-    CAN = frozenset({Can.SELECT_COLUMNS})
+    CAN = frozenset({Can.SELECT_COLUMNS, Can.SNAPSHOT_ALONE, Can.BEGIN_ANYWHERE})
 
     def _source(self, spec: ConnectionSpec) -> Source:
         folder = self._path.parent / "cycles" / self.slot

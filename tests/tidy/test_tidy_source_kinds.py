@@ -12,6 +12,7 @@ WORDS = re.compile(r"slot|publication|pgoutput", re.IGNORECASE)
 OF_PYTHON = {"slots", "__slots__"}
 THEIR_PLACES = (
     "engine/sources/postgres_log/",
+    "engine/sources/postgres_logs/",
     "engine/sources/postgres/",
     "engine/sources/postgres_triggers/terms.py",
     # Its own WAL, of which the file's users know.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from engine.model.positions.form import POSITION_EXAMPLE, PositionForm, is_position, text_of
 from engine.model.positions.marks import ONLY_LOG, Mark, Marks, Reached, first_uncovered, single_mark
+from engine.model.positions.several_logs import SeveralLogsForm
 from engine.model.positions.whole_number import WholeNumberForm
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Marks",
     "PositionForm",
     "Reached",
+    "SeveralLogsForm",
     "WholeNumberForm",
     "first_uncovered",
     "is_position",

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from engine.model.position import Lsn, MalformedPosition
 from engine.model.positions.marks import Marks, single_mark
+from engine.model.positions.several_logs import SeveralLogsForm
 from engine.model.positions.whole_number import WholeNumberForm
 from engine.model.positions.windows import CycleForm, WindowForm
 
@@ -18,6 +19,7 @@ _READERS: tuple[Callable[[str], object], ...] = (
     WholeNumberForm().parse,
     WindowForm().parse,
     CycleForm().parse,
+    SeveralLogsForm().parse,
 )
 """Of the forms that positions of any kind of source have."""
 

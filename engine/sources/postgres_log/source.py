@@ -55,7 +55,7 @@ class PostgresSource:
     """
 
     def __init__(self, spec: ConnectionSpec) -> None:
-        self._connector = connector = Connector(spec)
+        self.connector = connector = Connector(spec)
         self.terms = POSTGRES_LOG_TERMS
         watch = PartitionWatch(position.current)
         marks = CatalogMarks(watch)
@@ -82,17 +82,17 @@ class PostgresSource:
         self, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
     ) -> list[Finding]:
         """See Source.preflight. A database that cannot be reached is a finding too."""
-        return preflight.check(self._connector, tables, slot, origin, self._trials.refused, self._given)
+        return preflight.check(self.connector, tables, slot, origin, self._trials.refused, self._given)
 
     def discover(self) -> list[DiscoveredTable]:
-        return discover(self._connector)
+        return discover(self.connector)
 
     def identify(self) -> SourceIdentity:
-        return position.identify(self._connector)
+        return position.identify(self.connector)
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
         """The current schemas. Tables that do not exist or cannot be replicated are left out; `preflight` reports the reason."""
-        with self._connector.session() as connection, one_look(connection):
+        with self.connector.session() as connection, one_look(connection):
             catalog = load_tables(connection, [t.source for t in tables])
             unsent = self._tables.unsent(connection, tables) if self._tables is not None else frozenset()
         there = [s for s in tables if s.source in catalog and s.source not in unsent and not self._trials.is_refused(s)]
@@ -100,12 +100,12 @@ class PostgresSource:
         return {name: schema for name, schema in found.items() if schema is not None}
 
     def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
-        with self._connector.session() as connection:
+        with self.connector.session() as connection:
             return {RelationId(oid): name for oid, name in names_of(connection, relations).items()}
 
     def standing(self, schemas: Collection[str]) -> dict[RelationId, TableName]:
-        with self._connector.session() as connection:
+        with self.connector.session() as connection:
             return {RelationId(oid): name for oid, name in standing(connection, schemas).items()}
 
     def close(self) -> None:
-        self._connector.close()
+        self.connector.close()

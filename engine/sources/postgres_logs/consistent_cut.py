@@ -77,6 +77,13 @@ class ConsistentCut:
         """By node, up to where its log has to be read; None before the snapshots are taken."""
         return None if self._snapshots is None else [each.end for each in self._snapshots]
 
+    def to_read(self) -> frozenset[int]:
+        """The nodes that have to be read further before anything can be released."""
+        if self.ends is None or self.state is not CutState.FROZEN:
+            return frozenset()
+        pairs = zip(self._merge.reads(), self.ends, strict=True)
+        return frozenset(node for node, (read, end) in enumerate(pairs) if read < end)
+
     def step(self) -> CutState:
         """Continue after logs were read, or something was released."""
         if self.state is CutState.FROZEN and self._snapshots is not None:

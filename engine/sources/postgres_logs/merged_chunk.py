@@ -10,19 +10,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import RelationId, TableName
 from engine.model.merged_logs import NODE_BIT, LogsMessage, commit_mark
 from engine.model.position import Lsn
+from engine.model.schema import ReplicaIdentity
 from engine.platform.compiled import Array, kernel
 from engine.records.encode import CLOCK_ZERO_US
-from engine.records.messages import logs_record
+from engine.records.messages import logs_record, parse_truncate
+from engine.records.relation import Announced, AnnouncedColumn, apart, relation_record
 from engine.sort.merge_records import LocalRun
+from engine.sources.postgres import frames
 from engine.sources.postgres_logs.moved_rows import RowKeys, keys_of, put_first
-from engine.sources.postgres_logs.node_log import NodeLog, Part, Run
+from engine.sources.postgres_logs.node_log import NodeLog, Part, Piece, Transactions
 from engine.sources.postgres_logs.relations import Relations, View
 
 _BEGIN = struct.Struct(">cQqI")
 _COMMIT = struct.Struct(">cBQQq")
 _T_BEGIN, _T_COMMIT, _T_TRUNCATE, _T_INSERT, _T_UPDATE, _T_DELETE = (ord(letter) for letter in "BCTIUD")
+_NO_TYPE = b"Y" + bytes(6)
+"""A type record that describes no type."""
 _LEFT_OUT = np.isin(np.arange(256), np.frombuffer(b"BCbPRYO", np.uint8))
 """By type: records that are not copied. The merged log has its own ones that begin, end and announce; origins are the nodes'."""
 _UNKNOWN = -1
@@ -42,9 +48,11 @@ class Numbered:
 class ChunkWriter:
     """Gathers records. Used by one thread."""
 
-    def __init__(self, logs: Sequence[NodeLog], relations: Relations) -> None:
+    def __init__(self, logs: Sequence[NodeLog], relations: Relations, chunk_bytes: int) -> None:
+        """`chunk_bytes`: size from which on a chunk is full. A larger record is one of its own."""
         self._logs = logs
         self._relations = relations
+        self._chunk_bytes = chunk_bytes
         self._data: list[Array] = []
         self._sizes: list[Array] = []
         self._messages: list[int] = []
@@ -75,21 +83,36 @@ class ChunkWriter:
         mark = commit_mark(at.node, Lsn(at.end)) if at.end else 0
         self._record(_COMMIT.pack(b"C", 0, mark, at.number, at.time_us - CLOCK_ZERO_US))
 
-    def parts(self, parts: Sequence[Part]) -> None:
-        """The rows of parts, after the structures that they have."""
-        keys = [RowKeys.joined([each.keys for each in _rows_of(part)]) for part in parts] if len(parts) > 1 else []
-        firsts = put_first(keys) if keys else None
+    def parts(self, parts: Sequence[Part]) -> Iterator[None]:
+        """Write the rows of parts, after the structures that they have, and drop them. Yields when a chunk is full: it is taken then."""
+        firsts = put_first([_keys_of(part) for part in parts]) if len(parts) > 1 else None
         for part, first in zip(parts, firsts, strict=True) if firsts is not None else ():
-            self._part(part, first)
+            yield from self._part(part, first, last=False)
         for number, part in enumerate(parts):
-            self._part(part, None if firsts is None else ~firsts[number])
+            yield from self._part(part, None if firsts is None else ~firsts[number], last=True)
 
-    def _part(self, part: Part, wanted: Array | None) -> None:
-        """The rows of a part. `wanted` (bool): its records that are written; None: all."""
+    def _part(self, part: Part, wanted: Array | None, *, last: bool) -> Iterator[None]:
+        """The rows of a part. `wanted` (bool): its records that are written; None: all. `last`: they are dropped then."""
         at = 0
-        for rows in _rows_of(part):
-            self._rows(rows, None if wanted is None else wanted[at : at + rows.count])
-            at += rows.count
+        for piece in part.pieces:
+            chosen = None if wanted is None else wanted[at : at + piece.count]
+            if chosen is None or chosen.any():
+                for first, rows in _rows_of(part, piece, at):
+                    yield from self._in_chunks(rows, None if chosen is None else chosen[first : first + rows.count])
+            at += piece.count
+            if last:
+                piece.kept.drop()
+
+    def _in_chunks(self, rows: _Rows, wanted: Array | None) -> Iterator[None]:
+        at = 0
+        while at < rows.count:
+            stop = rows.fitting(at, self._chunk_bytes - self.bytes)
+            if stop == at and self.bytes:
+                yield
+                continue
+            stop = max(stop, at + 1)
+            self._rows(rows.cut(at, stop), None if wanted is None else wanted[at:stop])
+            at = stop
 
     def run(self, run: LocalRun, numbers: Array) -> None:
         """Local transactions in their order. `numbers`: uint64, ascending."""
@@ -98,27 +121,32 @@ class ChunkWriter:
             for node in np.unique(run.nodes).tolist()
         }
         slices = [one for each in taken.values() for one in each]
-        announced = {pair for held, _, _ in slices for pair in held.view.records}
-        if len({number for number, _ in announced}) < len(announced):
+        announced = {
+            (number, record, held.view.node)
+            for held in slices
+            if not all(self._relations.is_last(*pair) for pair in held.view.records)
+            for number, record in _with_rows(held)
+        }
+        if len({number for number, _, _ in announced}) < len({pair[:2] for pair in announced}):
             self._one_by_one(run, numbers, taken)
             return
-        for number, record in sorted(announced):
-            self._announce(number, record)
+        for number, record, node in sorted(announced):
+            self._announce(node, number, record)
         index = np.empty(len(run.nodes), np.int64)
         index[np.argsort(run.nodes, kind="stable")] = np.arange(len(run.nodes))
         gathered, borders, firsts, stops, sources = [], [], [], [], []
         records = size = 0
-        for source, (held, low, high) in enumerate(slices):
-            start, stop = int(held.starts[low]), int(held.stops[high - 1])
+        for source, held in enumerate(slices):
+            start, stop = int(held.starts[0]), int(held.stops[-1])
             base = int(held.offsets[start])
             gathered.append(held.data[base : int(held.offsets[stop])])
             borders.append(held.offsets[start:stop].astype(np.int64) - base + size)
-            firsts.append(held.starts[low:high] - start + records)
-            stops.append(held.stops[low:high] - start + records)
-            sources.append(np.full(high - low, source, np.int64))
+            firsts.append(held.starts - start + records)
+            stops.append(held.stops - start + records)
+            sources.append(np.full(len(held.starts), source, np.int64))
             records += stop - start
             size += len(gathered[-1])
-        maps = [held.view.numbers for held, _, _ in slices]
+        maps = [held.view.numbers for held in slices]
         given = _Given(
             np.concatenate(firsts)[index],
             np.concatenate(stops)[index],
@@ -135,28 +163,60 @@ class ChunkWriter:
             raise _unannounced()
         self._add(out, sizes)
 
-    def _one_by_one(self, run: LocalRun, numbers: Array, taken: Mapping[int, Sequence[tuple[Run, int, int]]]) -> None:
+    def _one_by_one(self, run: LocalRun, numbers: Array, taken: Mapping[int, Sequence[Transactions]]) -> None:
         """As `run`, where a table does not have one structure: it is announced before the rows of each transaction."""
         each = {
-            node: iter([(held, at) for held, low, high in slices for at in range(low, high)])
+            node: iter([(held, at) for held in slices for at in range(len(held.starts))])
             for node, slices in taken.items()
         }
         for node, end, time_us, number in zip(run.nodes, run.ends, run.times_us, numbers, strict=True):
             held, at = next(each[int(node)])
             begun = Numbered(int(number), int(node), int(end), int(time_us))
             self.begin(begun, None)
-            start, stop = int(held.starts[at]), int(held.stops[at])
-            self._rows(_Rows.of(held.view, held.data, held.offsets, start, stop), None)
+            rows = _Rows(held.view, held.data, held.offsets)
+            self._rows(rows.cut(int(held.starts[at]), int(held.stops[at])), None)
             self.commit(begun)
 
-    def _announce(self, number: int, record: bytes) -> None:
-        if self._relations.due(number, record):
+    def _announce(self, node: int, number: int, record: bytes) -> None:
+        self._relation(self._relations.due(node, number, record))
+
+    def _relation(self, record: bytes | None) -> None:
+        if record is not None:
+            for _ in range(apart(record)):
+                self._record(_NO_TYPE)
             self._record(record)
 
     def _rows(self, rows: _Rows, wanted: Array | None) -> None:
+        truncates = np.flatnonzero(rows.data[rows.offsets[:-1]] == _T_TRUNCATE).tolist()
+        at = 0
+        for each in truncates:
+            self._plain_rows(rows.cut(at, each), None if wanted is None else wanted[at:each])
+            if wanted is None or wanted[each]:
+                self._truncate(rows.cut(each, each + 1))
+            at = each + 1
+        self._plain_rows(rows.cut(at, rows.count) if at else rows, None if wanted is None else wanted[at:])
+
+    def _truncate(self, rows: _Rows) -> None:
+        """A record of one node that truncates tables: those that have rows on other nodes, too, have to be copied again."""
+        record = rows.data.tobytes()
+        _, oids = parse_truncate(record, streamed=False)
+        if not set(oids) <= rows.view.by_oid.keys():
+            raise _unannounced()
+        single = []
+        for number, announced in (rows.view.by_oid[oid] for oid in oids):
+            if self._relations.is_single(announced):
+                self._announce(rows.view.node, number, announced)
+                single.append(number)
+            else:
+                self._relation(self._relations.reload(number, announced, "it was truncated on one of its nodes"))
+        if single:
+            self._record(struct.pack(f">cIB{len(single)}I", b"T", len(single), record[5], *single))
+
+    def _plain_rows(self, rows: _Rows, wanted: Array | None) -> None:
+        """Rows without records that truncate."""
         own, numbers = rows.view.numbers
         for oid in _tables_in(rows.data, rows.offsets, own):
-            self._announce(*rows.view.by_oid[int(oid)])
+            self._announce(rows.view.node, *rows.view.by_oid[int(oid)])
         out, sizes = np.empty(len(rows.data), np.uint8), np.empty(rows.count, np.int32)
         left_out = _LEFT_OUT[rows.data[rows.offsets[:-1]]]
         if wanted is not None:
@@ -179,36 +239,54 @@ class ChunkWriter:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Consecutive records with one view: `data`, and `offsets` from 0 on (int64, count + 1)."""
+    """Consecutive records with one view: `data`, and their borders in it (count + 1)."""
 
     view: View
     data: Array
     offsets: Array
 
-    @classmethod
-    def of(cls, view: View, data: Array, offsets: Array, first: int, stop: int) -> _Rows:
-        """The records `[first, stop)` of a chunk."""
-        borders = offsets[first : stop + 1].astype(np.int64)
-        return cls(view, data[borders[0] : borders[-1]], borders - borders[0])
+    def cut(self, first: int, stop: int) -> _Rows:
+        """The records `[first, stop)`, with borders from 0 on (int64)."""
+        borders = self.offsets[first : stop + 1].astype(np.int64)
+        return _Rows(self.view, self.data[borders[0] : borders[-1]], borders - borders[0])
+
+    def fitting(self, first: int, size: int) -> int:
+        """The number of the record before which those from `first` on have at most this size."""
+        found = np.searchsorted(self.offsets, int(self.offsets[first]) + size, side="right")
+        return max(int(found) - 1, first)
 
     @property
     def count(self) -> int:
         return len(self.offsets) - 1
 
-    @property
-    def keys(self) -> RowKeys:
-        return keys_of(self.data, self.offsets, self.view.by_oid)
+
+def _with_rows(held: Transactions) -> Iterator[tuple[int, bytes]]:
+    """Number and record of each table of which there are rows."""
+    own, _ = held.view.numbers
+    rows = _Rows(held.view, held.data, held.offsets).cut(int(held.starts[0]), int(held.stops[-1]))
+    return (held.view.by_oid[int(oid)] for oid in _tables_in(rows.data, rows.offsets, own))
 
 
-def _rows_of(part: Part) -> Iterator[_Rows]:
-    """The records of a part, cut where another view begins."""
-    borders = [*part.views[1:], (len(part.pieces), 0, part.views[0][2])]
-    for (at, record, view), (until, stop, _) in zip(part.views, borders, strict=True):
-        for number, piece in enumerate(part.pieces[at : until + 1], at):
-            first = max(record if number == at else piece.first, piece.first)
-            end = stop if number == until else piece.stop
-            if end > first:
-                yield _Rows.of(view, piece.data, piece.offsets, first, end)
+def _rows_of(part: Part, piece: Piece, at: int) -> Iterator[tuple[int, _Rows]]:
+    """The records of a piece, which begins with the part's record `at`, cut where another view begins; each with its first one's number
+    in the piece."""
+    offsets, data = piece.kept.read()
+    borders = [*part.views[1:], (part.count, part.views[0][1])]
+    for (begin, view), (end, _) in zip(part.views, borders, strict=True):
+        first, stop = max(begin - at, 0), min(end - at, piece.count)
+        if stop > first:
+            yield first, _Rows(view, data, offsets).cut(first, stop)
+
+
+def _keys_of(part: Part) -> RowKeys:
+    found = RowKeys(np.zeros(part.count, np.uint64), np.zeros(part.count, np.uint64))
+    at = 0
+    for piece in part.pieces:
+        for first, rows in _rows_of(part, piece, at):
+            for column, keys in zip(found, keys_of(rows.data, rows.offsets, rows.view.by_oid), strict=True):
+                column[at + first : at + first + rows.count] = keys
+        at += piece.count
+    return found
 
 
 class _Given(NamedTuple):
@@ -258,15 +336,10 @@ def _renumber(out: Array, at: int, own: Array, numbered: Array, low: int, high: 
 
 @kernel
 def _copy(data: Array, p: int, q: int, own: Array, numbered: Array, low: int, high: int, out: Array, at: int) -> bool:
-    """Copy one record, with the tables that it names renumbered; False if one is not known."""
+    """Copy one record, with the table of a row renumbered; False if it is not known."""
     out[at : at + q - p] = data[p:q]
-    kind = data[p]
-    if kind in (_T_INSERT, _T_UPDATE, _T_DELETE):
+    if data[p] in (_T_INSERT, _T_UPDATE, _T_DELETE):
         return _renumber(out, at + 1, own, numbered, low, high)
-    if kind == _T_TRUNCATE:
-        for table in range(_be32(data, p + 1)):
-            if not _renumber(out, at + 6 + 4 * table, own, numbered, low, high):
-                return False
     return True
 
 
@@ -314,11 +387,8 @@ def _mark_tables(data: Array, offsets: Array, own: Array, found: Array) -> None:
     """Mark the tables of which there are rows."""
     for i in range(offsets.size - 1):
         p = offsets[i]
-        if data[p] not in (_T_INSERT, _T_UPDATE, _T_DELETE, _T_TRUNCATE):
-            continue
-        truncates = data[p] == _T_TRUNCATE
-        for table in range(_be32(data, p + 1) if truncates else 1):
-            oid = _be32(data, p + 6 + 4 * table if truncates else p + 1)
+        if data[p] in (_T_INSERT, _T_UPDATE, _T_DELETE):
+            oid = _be32(data, p + 1)
             place = np.searchsorted(own, oid)
             if place < own.size and own[place] == oid:
                 found[place] = True
@@ -333,3 +403,21 @@ def _tables_in(data: Array, offsets: Array, own: Array) -> Array:
 
 def _unannounced() -> EngineFault:
     return EngineFault(FaultKind.LOG_UNREADABLE, "merge", "a node sent rows of a table that it had not announced")
+
+
+def warm() -> None:
+    """Compile the kernels with which logs are read and merged."""
+    frames.warm()
+    column = AnnouncedColumn("id", identity=True, type_oid=23, modifier=-1)
+    announced = Announced(RelationId(2), TableName("public", "warm"), ReplicaIdentity.DEFAULT, (column,))
+    view = View(0, {1: (2, relation_record(announced))})
+    own, numbers = view.numbers
+    record = np.array(list(b"I\0\0\0\1N\0\1t\0\0\0\0011"), np.uint8)
+    offsets = np.array([0, len(record)])
+    keys_of(record, offsets, view.by_oid)
+    _tables_in(record, offsets, own)
+    out, sizes = np.empty(len(record), np.uint8), np.empty(1, np.int32)
+    _write_rows(record, offsets, np.zeros(1, np.bool_), own, numbers, out, sizes)
+    none, number = np.zeros(1, np.int64), np.zeros(1, np.uint64)
+    given = _Given(none, none, none, number, number, np.array([0, len(own)]), own, numbers)
+    _write_run(record, offsets, given, out, sizes)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import select
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -26,17 +28,33 @@ from engine.sources.postgres_logs.merged_chunk import ChunkWriter, Numbered
 from engine.sources.postgres_logs.merged_numbers import NEVER, MergedNumbers
 from engine.sources.postgres_logs.node_ends import NodeEnds
 from engine.sources.postgres_logs.node_log import Naming, NodeLog, is_part
-from engine.sources.postgres_logs.relations import Numbers, Relations
+from engine.sources.postgres_logs.relations import Numbers, Relations, Structure
+from engine.sources.postgres_logs.requests import RequestedCuts, RequestedMarks
 
 HELD_BYTES = 64 * 1024 * 1024
-"""Bytes of a node's transactions that wait for the merge, from which on it is not read any more. Not measured."""
+"""Bytes of memory of a node's transactions that wait for the merge. From there on it is read only if nothing could be released otherwise,
+and they are moved to disk before. What is on disk has no limit of its own, as stopping there would be for ever. Not measured."""
 _ASK_S = 0.010
 """Seconds between two requests to a node for its position, while something waits for it."""
 _TELL_S = 1.0
 """Seconds between two records of the nodes' positions in the merged log. Nodes release their logs up to these: what a session needs of them
 is in the target with the data. Not measured."""
+_STATE_S = 0.2
+"""Seconds between two notes of the stream's state for others."""
 _NAPS = ((192 * 1024, 0.020), (16 * 1024, 0.010), (1, 0.001))
 """Bytes of one round of reads, and the pause in seconds after it: fewer and larger reads cost sources less (see postgres_log.stream)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Where transactions are kept that wait for the merge: up to `memory_bytes` of each node in memory, and what has to be read beyond that
+    in files in `folder` (see Spool). `structures`: the structures of tables at the end of the last session; `keep_structures` records
+    them."""
+
+    folder: Path | None = None
+    memory_bytes: int = HELD_BYTES
+    structures: Callable[[], Mapping[int, Structure]] = dict
+    keep_structures: Callable[[Mapping[int, Structure]], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +63,31 @@ class MergeRules:
 
     order: Order
     naming: Naming
+    keeping: Keeping = Keeping()
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStreams:
-    """The open streams of all nodes, by number, with their names; and what takes the ends of their logs."""
+    """The open streams of all nodes, by number, with their names; and what takes the ends of their logs.
+
+    `ends`: for the merge; `asked`: for requests. `opened`: everything that is to be closed with the stream.
+    """
 
     names: tuple[str, ...]
     streams: tuple[PostgresLogStream, ...]
     ends: NodeEnds
+    asked: NodeEnds
+    opened: ExitStack
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """How far a stream is. `read`: by node's name; `late`: see MergedStream.waits_for; `held_since_us`: see LogMerge.held_since."""
+
+    read: Mapping[str, int]
+    late: frozenset[str]
+    held_since_us: int
+    at_s: float
 
 
 @dataclass(slots=True)
@@ -75,20 +109,29 @@ class MergedStream:
         self,
         nodes: NodeStreams,
         rules: MergeRules,
-        numbers: Numbers,
-        start: Lsn,
+        catalog: Numbers,
+        numbers: MergedNumbers,
         kept: MergedLogs,
         wake: int | None = None,
     ) -> None:
-        """`start`: the position up to which the engine has the merged log; `kept`: the state of the logs there."""
+        """`numbers`: from the position on up to which the engine has the merged log; `kept`: the state of the logs there."""
         self._nodes = nodes
         count = len(nodes.streams)
         after = [log.read.value for log in kept.nodes]
         self._merge = LogMerge(count, rules.order, after, kept.open)
-        relations = Relations(numbers)
-        self._logs = [NodeLog(node, rules.naming, self._merge, relations) for node in range(count)]
-        self._writer = ChunkWriter(self._logs, relations)
-        self._numbers = MergedNumbers(start.value)
+        self._relations = relations = Relations(catalog, count, rules.keeping.structures())
+        self._keeping = rules.keeping
+        folder = rules.keeping.folder
+        self._logs = [NodeLog(node, rules.naming, self._merge, relations, folder) for node in range(count)]
+        for log in self._logs:
+            nodes.opened.callback(log.close)
+        self._writer = ChunkWriter(self._logs, relations, CHUNK_BYTES)
+        self._writing: Iterator[None] | None = None
+        """Of what the merge has released and is not written yet."""
+        self._numbers = numbers
+        self._requested = RequestedMarks(numbers, nodes.asked, count)
+        self.cuts = RequestedCuts(nodes.asked)
+        """Cuts that other threads request."""
         self._wake = wake
         self._out: deque[RecordChunk] = deque()
         self._counter = ChangeCounter()
@@ -99,6 +142,8 @@ class MergedStream:
         self.cut_position: Lsn | None = None
         """The position of the last cut that is complete."""
         self._asked_s = 0.0
+        self.state = StreamState({}, frozenset(), 0, 0.0)
+        """As of at most _STATE_S before the last read. It may be read by any thread."""
         self._marked: list[int] = [0] * count
         """By node, the last end of its log that was taken."""
         # Transactions have numbers below every mark that an earlier reader has given, until all is read that was committed by now.
@@ -116,11 +161,23 @@ class MergedStream:
         """The names of the nodes that have to be read further, for what was read of others."""
         return frozenset(self._nodes.names[node] for node in self._merge.waits_for())
 
+    @property
+    def spooled_bytes(self) -> int:
+        """Bytes on disk of transactions that wait for the merge."""
+        return sum(log.spooled_bytes for log in self._logs)
+
     def mark(self, positions: Mapping[str, Lsn]) -> Lsn:
         """A position of the merged log that is reached when everything up to these positions of nodes is in it."""
         wanted = [positions.get(name, Lsn(0)).value for name in self._nodes.names]
-        self._marked = [max(pair) for pair in zip(self._marked, wanted, strict=True)]
+        self._mark(wanted)
         return Lsn(self._numbers.mark(wanted))
+
+    def request_mark(self, *, flushed: bool) -> Lsn:
+        """A position that is reached when everything that was committed before this call is in the merged log. From any thread.
+
+        `flushed`: the nodes flush their logs up to there, by a write.
+        """
+        return self._requested.request(flushed=flushed)
 
     def begin_cut(self) -> None:
         """Release nothing until the snapshots are given, or `end_cut`. An earlier cut ends."""
@@ -132,8 +189,7 @@ class MergedStream:
         """The nodes' snapshots, by number; they were taken since `begin_cut`."""
         if self._cut is not None:
             self._cut.take(snapshots)
-            ends = self._cut.ends or []
-            self._marked = [max(pair) for pair in zip(self._marked, ends, strict=True)]
+            self._mark(self._cut.ends or [])
 
     def end_cut(self) -> None:
         """Continue to release. Idempotent."""
@@ -169,15 +225,15 @@ class MergedStream:
             stream.ask_position()
 
     def close(self) -> None:
-        for stream in self._nodes.streams:
-            stream.close()
-        self._nodes.ends.close()
+        self._nodes.opened.close()
 
     def _receive(self) -> int:
         """Read what has arrived of each node; returns its bytes."""
-        received = 0
+        received, read = 0, self._read_now()
         for node, (stream, log) in enumerate(zip(self._nodes.streams, self._logs, strict=True)):
-            while log.held_bytes < HELD_BYTES:
+            if node in read and log.held_bytes >= self._keeping.memory_bytes:
+                log.spool()
+            while log.held_bytes < self._keeping.memory_bytes:
                 chunk = stream.read(0.0)
                 if chunk is None:
                     break
@@ -186,17 +242,34 @@ class MergedStream:
                 received += len(chunk.data)
         return received
 
+    def _read_now(self) -> Collection[int]:
+        """The nodes that are read: those whose transactions fit in memory, and those without which nothing more could be released."""
+        found = {node for node, log in enumerate(self._logs) if log.held_bytes < self._keeping.memory_bytes}
+        if len(found) < len(self._logs) and self._writing is None:
+            found |= self._merge.to_read()
+            if self._cut is not None:
+                found |= self._cut.to_read()
+        return found
+
     def _advance(self) -> None:
         """Release what can be released, and write it."""
         self._take_ends()
-        if self._cut is None or self._cut.step() is not CutState.FROZEN:
-            for found in self._merge.release():
-                self._write(found)
+        self.cuts.step(self)
+        if self._writing is None and (self._cut is None or self._cut.step() is not CutState.FROZEN):
+            self._writing = self._write_all(self._merge.release())
+        for _ in self._writing or ():
+            return  # A chunk is made, and more follow.
+        self._writing = None
         if self._merge.wants_marks():
             self._merge.ask_marks()
             self._nodes.ends.ask()
+        now = time.monotonic()
+        if now >= self.state.at_s + _STATE_S:
+            read = dict(zip(self._nodes.names, self._merge.reads(), strict=True))
+            self.state = StreamState(read, self.waits_for, self._merge.held_since(), now)
         included = self._merge.released_to()
-        if time.monotonic() >= self._told.at_s + _TELL_S:
+        # A wait may be for a position of a node.
+        if self._numbers.is_due(included) or time.monotonic() >= self._told.at_s + _TELL_S:
             self._tell(included)
         self._flush()
         if self._cut is not None and self._cut.state is CutState.HELD:
@@ -207,20 +280,26 @@ class MergedStream:
 
     def _finish_cut(self, cut: ConsistentCut) -> None:
         if cut.step() is CutState.COMPLETE:
+            self._relations.forget()
             self.cut_position = Lsn(self._numbers.take(1))
             self._out.append(_nothing(self.cut_position))
         if cut.state is not CutState.HELD:
             self._merge.hold(None)
 
     def _take_ends(self) -> None:
-        self._nodes.ends.drain()
         ends = self._nodes.ends.take()
         if ends is not None:
             if self._first:
                 self._numbers.place(self._first, ends)
                 self._first = 0
             self._merge.marked(ends)
-            self._marked = [max(pair) for pair in zip(self._marked, ends, strict=True)]
+            self._mark(ends)
+        asked = self._requested.step()
+        if asked is not None:
+            self._mark(asked)
+
+    def _mark(self, ends: Sequence[int]) -> None:
+        self._marked = [max(pair) for pair in zip(self._marked, ends, strict=True)]
 
     def _ask_late(self) -> None:
         """Ask the nodes for their positions that are waited for."""
@@ -235,25 +314,31 @@ class MergedStream:
         ends = zip(self._nodes.streams, self._marked, strict=True)
         return [stream for stream, end in ends if stream.read_to.value < end]
 
-    def _write(self, found: Merged) -> None:
+    def _write_all(self, released: Sequence[Merged]) -> Iterator[None]:
+        """Write what was released. Yields after each chunk that is made before its end."""
+        for found in released:
+            yield from self._write(found)
+            if self._writer.bytes >= CHUNK_BYTES:
+                self._flush()
+                yield
+
+    def _write(self, found: Merged) -> Iterator[None]:
         if isinstance(found, LocalRun):
             if self._told.closed:
                 self._write_position(())
-            self._write_local(found)
+            yield from self._write_local(found)
             for node in np.unique(found.nodes).tolist():
                 self._include(node, int(found.ends[found.nodes == node][-1]))
         elif isinstance(found, Global):
-            self._write_global(found)
+            yield from self._write_global(found)
         elif isinstance(found, Closed):
             self._told.closed.append((found.gtid, found.node, Lsn(found.end), found.time_us))
         elif isinstance(found, InDoubt):
             raise self._in_doubt(found.gtid, [found.node])
         elif not isinstance(found, Passed):
             raise TypeError(found)
-        if self._writer.bytes >= CHUNK_BYTES:
-            self._flush()
 
-    def _write_local(self, found: LocalRun) -> None:
+    def _write_local(self, found: LocalRun) -> Iterator[None]:
         at = 0
         for single in [*np.flatnonzero(is_part(found.places)).tolist(), len(found.places)]:
             if single > at:
@@ -263,22 +348,32 @@ class MergedStream:
                 self._writer.run(run, np.arange(first, first + single - at, dtype=np.uint64))
             at = single + 1
             if single < len(found.places):
-                node = int(found.nodes[single])
-                number = Numbered(self._numbers.take(1), node, int(found.ends[single]), int(found.times_us[single]))
-                self._writer.begin(number, None)
-                self._writer.parts([self._logs[node].take_part(int(found.places[single]))])
-                self._writer.commit(number)
+                node, end, time_us, place = (
+                    int(column[single]) for column in (found.nodes, found.ends, found.times_us, found.places)
+                )
+                yield from self._write_parts((node, end, time_us), None, ((node, place),))
 
-    def _write_global(self, found: Global) -> None:
+    def _write_global(self, found: Global) -> Iterator[None]:
         if found.rolled_back:
             raise self._in_doubt(found.gtid, found.rolled_back)
         message = LogsMessage(((found.gtid, found.open),) if found.open else (), tuple(self._told.closed))
-        at = Numbered(self._numbers.take(1), found.node, found.end, found.time_us)
-        self._writer.begin(at, message if message != LogsMessage() else None)
-        self._writer.parts([self._logs[node].take_part(place) for node, place in found.parts])
-        self._writer.commit(at)
+        yield from self._write_parts(
+            (found.node, found.end, found.time_us), message if message != LogsMessage() else None, found.parts
+        )
         self._closings_written()
         self._include(found.node, found.end)
+
+    def _write_parts(
+        self, released: tuple[int, int, int], message: LogsMessage | None, parts: Sequence[tuple[int, int]]
+    ) -> Iterator[None]:
+        """Write the transaction with these parts. `released`: node, end and time of the record at which it is released."""
+        before = Lsn(self._numbers.last)
+        at = Numbered(self._numbers.take(1), *released)
+        self._writer.begin(at, message)
+        for _ in self._writer.parts([self._logs[node].take_part(place) for node, place in parts]):
+            self._flush(before)
+            yield
+        self._writer.commit(at)
 
     def _tell(self, included: Sequence[int]) -> None:
         """Write what has changed of the nodes' positions. Everything that was released is written.
@@ -311,10 +406,13 @@ class MergedStream:
     def _include(self, node: int, position: int) -> None:
         self._told.read[node] = max(self._told.read[node], position)
 
-    def _flush(self) -> None:
-        """Make a chunk of what was written."""
+    def _flush(self, end: Lsn | None = None) -> None:
+        """Make a chunk of what was written. `end`: of the last whole transaction, if another one has begun."""
         if self._writer.bytes == 0:
             return
+        if self._relations.is_changed:
+            self._keeping.keep_structures(self._relations.present)
+            self._relations.is_changed = False
         data, offsets, written = self._writer.take()
         controls, _ = find_controls(data, offsets, 0)
         self._counter.count(data, offsets, controls)
@@ -323,7 +421,8 @@ class MergedStream:
         others = np.setdiff1d(controls["ordinal"][controls["kind"] == ControlKind.MESSAGE], written)
         if len(others):
             payloads |= own_records(data, offsets, others, np.zeros(len(others), np.bool_))
-        self._out.append(RecordChunk(data, offsets, controls, payloads, Lsn(self._numbers.last)))
+        position = Lsn(self._numbers.last) if end is None else end
+        self._out.append(RecordChunk(data, offsets, controls, payloads, position))
 
     def _wait(self, deadline: float, received: int) -> bool:
         """Wait for something to do. False at the deadline, or if `wake` is readable."""
@@ -332,12 +431,12 @@ class MergedStream:
         if nap and now + nap < deadline:
             time.sleep(nap)
             return True
-        watched = [
-            stream.fileno()
-            for stream, log in zip(self._nodes.streams, self._logs, strict=True)
-            if log.held_bytes < HELD_BYTES
+        watched = [self._nodes.streams[node].fileno() for node in self._read_now()]
+        watched += [
+            self._nodes.ends.answered,
+            self._nodes.asked.answered,
+            *([] if self._wake is None else [self._wake]),
         ]
-        watched += [self._nodes.ends.answered, *([] if self._wake is None else [self._wake])]
         until = min(deadline, now + (_ASK_S if self._late() else _TELL_S))
         ready, _, _ = select.select(watched, [], [], max(0.0, until - now))
         return self._wake not in ready and time.monotonic() < deadline

@@ -30,13 +30,6 @@ class RowKeys(NamedTuple):
     before: Array
     after: Array
 
-    @classmethod
-    def joined(cls, found: Sequence[RowKeys]) -> RowKeys:
-        none = np.empty(0, np.uint64)
-        return cls(
-            *(np.concatenate([none, *columns]) for columns in zip(*found, strict=True)) if found else (none, none)
-        )
-
 
 def keys_of(data: Array, offsets: Array, records: Mapping[int, tuple[int, bytes]]) -> RowKeys:
     """The keys of row changes.
@@ -62,6 +55,8 @@ def put_first(parts: Sequence[RowKeys]) -> list[Array] | None:
 
     Raises EngineFault(LOG_UNREADABLE) if no such order leaves the rows that the parts leave: nodes give rows each other's keys.
     """
+    if not any(_leaves(part).any() for part in parts):
+        return None
     touched = [np.unique(np.concatenate(part)) for part in parts]
     keys, times = np.unique(np.concatenate(touched), return_counts=True)
     common = {int(key) for key in keys[times > 1].tolist()} - {0}
@@ -79,6 +74,12 @@ def put_first(parts: Sequence[RowKeys]) -> list[Array] | None:
         firsts.append(np.isin(part.before, wanted) | np.isin(part.after, wanted))
     found = firsts if any(first.any() for first in firsts) else None
     _check(parts, found, common, {key for each in left for key, is_there in each.items() if is_there})
+    return found
+
+
+def _leaves(part: RowKeys) -> Array:
+    """Which records leave no row with the key that the row had: bool."""
+    found: Array = (part.before != _NONE) & (part.before != part.after)
     return found
 
 

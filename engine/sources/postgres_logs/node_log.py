@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from engine.records.two_phase import two_phase_of
 from engine.sort.merge import LogMerge
 from engine.sort.merge_records import Entry, EntryKind
 from engine.sources.postgres_logs.relations import Relations, View
+from engine.sources.postgres_logs.spool import Kept, Spool
 
 _KINDS = {
     ControlKind.COMMIT_PREPARED: EntryKind.COMMIT_PREPARED,
@@ -27,6 +29,8 @@ _ENDS = frozenset({ControlKind.COMMIT, ControlKind.PREPARE})
 _BEGINS = frozenset({ControlKind.BEGIN, ControlKind.BEGIN_PREPARE})
 _PART = 1
 """Low bit of the place of a transaction that is kept by itself; those of runs are even."""
+PIECE_BYTES = 8 * 1024 * 1024
+"""Bytes of memory from which on rows of a part are written to disk by themselves, and read from there. Not measured."""
 _RECENT = 100_000
 """Commits that a node's snapshot is compared with, at least: of some seconds under heavy load. Not measured."""
 _PREFIX_AT = 10
@@ -78,51 +82,78 @@ class Naming:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Records `[first, stop)` of a chunk: `data` (uint8) and `offsets` (borders of all its records)."""
+    """Consecutive records of a part: their borders from 0 on (int32, count + 1), and data (uint8)."""
 
-    data: Array
-    offsets: Array
-    first: int
-    stop: int
-
-    @property
-    def bytes(self) -> int:
-        return int(self.offsets[self.stop] - self.offsets[self.first])
+    count: int
+    kept: Kept
 
 
 @dataclass(slots=True)
 class Part:
-    """A transaction that is kept by itself, from BEGIN to COMMIT or PREPARE. `views`: the structures of its rows, each from a record of a
-    piece on."""
+    """A transaction that is kept by itself, from BEGIN to COMMIT or PREPARE. `views`: the structures of its rows, each from one of its
+    records on; `count`: its records."""
 
-    views: list[tuple[int, int, View]]
+    views: list[tuple[int, View]]
     pieces: list[Piece] = field(default_factory=list)
-    bytes: int = 0
+    count: int = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(piece.kept.memory_bytes for piece in self.pieces)
+
+    def drop(self) -> None:
+        """Its rows are not needed any more."""
+        for piece in self.pieces:
+            piece.kept.drop()
+
+    def move(self, spool: Spool) -> None:
+        """Move its rows to the spool, small pieces together."""
+        loose = [piece for piece in self.pieces if piece.kept.memory_bytes]
+        del self.pieces[len(self.pieces) - len(loose) :]
+        while loose:
+            sizes = np.cumsum([piece.kept.memory_bytes for piece in loose])
+            count = 1 + int(np.searchsorted(sizes[:-1], PIECE_BYTES))
+            joined, loose = _joined(loose[:count], spool), loose[count:]
+            joined.kept.move()
+            self.pieces.append(joined)
 
 
-@dataclass(slots=True)
-class Run:
-    """Whole local transactions of one chunk, without relation records. `places`: even, ascending; `starts`, `stops`: record numbers;
-    `view`: the structures of their rows."""
+class Transactions(NamedTuple):
+    """Whole local transactions, one after another: their records, of which each has those from `starts` to before `stops`, and the
+    structures of their rows."""
 
     view: View
     data: Array
     offsets: Array
-    places: Array
     starts: Array
     stops: Array
+
+
+@dataclass(slots=True)
+class _Run:
+    """Whole local transactions of one chunk, without relation records. `place`: of the first one; those that follow have every second
+    number. `kept`: starts and stops (int64), borders from 0 on (int32) and data (uint8)."""
+
+    view: View
+    place: int
+    count: int
+    kept: Kept
 
 
 class NodeLog:
     """The transactions of one node, on their way through the merge. Used by one thread."""
 
-    def __init__(self, node: int, naming: Naming, merge: LogMerge, relations: Relations) -> None:
+    def __init__(
+        self, node: int, naming: Naming, merge: LogMerge, relations: Relations, folder: Path | None = None
+    ) -> None:
+        """`folder`: see Spool."""
         self._node = node
+        self._spool = Spool(folder)
         self._relations = relations
-        self._view = View({})
+        self._view = View(node, {})
         self._naming = naming
         self._merge = merge
-        self._runs: deque[Run] = deque()
+        self._runs: deque[_Run] = deque()
         self._parts: dict[int, Part] = {}
         self._next = 0
         self._open: Part | None = None
@@ -134,7 +165,26 @@ class NodeLog:
         self._xid = 0
         """Of the open transaction."""
         self.held_bytes = 0
-        """Bytes of rows that are kept."""
+        """Bytes of memory of rows that are kept."""
+
+    @property
+    def spooled_bytes(self) -> int:
+        """Bytes on disk of rows that are kept."""
+        return self._spool.bytes
+
+    def spool(self) -> None:
+        """Move all rows that are kept to disk. Raises EngineFault as Spool does."""
+        for part in self._parts.values():
+            part.move(self._spool)
+        if self._open is not None:
+            self._open.move(self._spool)
+        for run in self._runs:
+            run.kept.move()
+        self.held_bytes = 0
+
+    def close(self) -> None:
+        """Remove what is on disk. Idempotent."""
+        self._spool.close()
 
     def feed(self, chunk: RecordChunk) -> None:
         """Pass the next records of the node's stream to the merge."""
@@ -169,23 +219,27 @@ class NodeLog:
             return None
         return int(ends[first - 1]) if first else 0
 
-    def take_runs(self, places: Array) -> Iterator[tuple[Run, int, int]]:
-        """The runs of released local transactions with these even places, in ascending order: each with borders in its arrays."""
+    def take_runs(self, places: Array) -> Iterator[Transactions]:
+        """Released local transactions with these even places, in ascending order."""
         at = 0
         while at < len(places):
             run = self._runs[0]
-            low = int(np.searchsorted(run.places, places[at]))
-            count = min(len(run.places) - low, len(places) - at)
-            yield run, low, low + count
-            self.held_bytes -= int(run.offsets[run.stops[low + count - 1]] - run.offsets[run.starts[low]])
-            at += count
-            if low + count == len(run.places):
+            if not run.kept.memory_bytes:
+                run.kept.bring_back()
+                self.held_bytes += run.kept.memory_bytes
+            starts, stops, offsets, data = run.kept.read()
+            low = (int(places[at]) - run.place) // 2
+            count = min(run.count - low, len(places) - at)
+            if low + count == run.count:
                 self._runs.popleft()
+                self.held_bytes -= run.kept.memory_bytes
+            yield Transactions(run.view, data, offsets, starts[low : low + count], stops[low : low + count])
+            at += count
 
     def take_part(self, place: int) -> Part:
-        """A part that is released, or not needed any more."""
+        """A part that is released. The caller drops it."""
         part = self._parts.pop(place)
-        self.held_bytes -= part.bytes
+        self.held_bytes -= part.memory_bytes
         return part
 
     def _add_run(self, chunk: RecordChunk, commits: Any, begins: Any) -> None:
@@ -193,20 +247,20 @@ class NodeLog:
         self._note(ends, begins["xid"].astype(np.int64))
         places = self._next + 2 * np.arange(len(ends))
         self._next += 2 * len(ends)
-        run = Run(self._view, chunk.data, chunk.offsets, places, begins["ordinal"].copy(), commits["ordinal"] + 1)
         known = self._merge.add_commits(self._node, ends, commits["time_us"].copy(), places)
         if known < len(ends):
-            self._runs.append(
-                Run(run.view, run.data, run.offsets, run.places[known:], run.starts[known:], run.stops[known:])
-            )
-            self.held_bytes += int(run.offsets[run.stops[-1]] - run.offsets[run.starts[known]])
+            starts, stops = begins["ordinal"][known:], commits["ordinal"][known:] + 1
+            first = int(starts[0])
+            kept = Kept((starts - first, stops - first, *_cut(chunk, first, int(stops[-1]))), self._spool)
+            self._runs.append(_Run(self._view, int(places[known]), len(starts), kept))
+            self.held_bytes += kept.memory_bytes
 
     def _control(self, chunk: RecordChunk, control: Any, first: int) -> int:
         """Process one control record; returns the number of the first record that is not kept yet."""
         kind, ordinal = ControlKind(int(control["kind"])), int(control["ordinal"])
         if kind in _BEGINS:
             self._xid = int(control["xid"])
-            self._open, self._named = Part([(0, 0, self._view)]), None
+            self._open, self._named = Part([(0, self._view)]), None
             return ordinal
         if kind in _KINDS:
             record = two_phase_of(_record(chunk, ordinal))
@@ -217,13 +271,13 @@ class NodeLog:
             return ordinal + 1
         if self._open is None and kind is ControlKind.PREPARE:
             # Some versions send a part that only locked rows without its beginning.
-            self._open = Part([(0, 0, self._view)])
+            self._open = Part([(0, self._view)])
             first = ordinal
         if self._open is None:
             return ordinal + 1  # A message outside transactions.
         if kind is ControlKind.RELATION:
             self._view = self._relations.announced(self._node, chunk.relations[ordinal], self._view)
-            self._open.views.append((len(self._open.pieces), ordinal, self._view))
+            self._open.views.append((self._open.count + ordinal - first, self._view))
         elif kind is ControlKind.MESSAGE:
             self._named = self._naming.of_message(_record(chunk, ordinal)) or self._named
         elif kind in _ENDS:
@@ -250,7 +304,7 @@ class NodeLog:
         else:
             single = (np.array([value], np.int64) for value in (end, time_us, place))
             if self._merge.add_commits(self._node, *single):
-                self.take_part(place)
+                self.take_part(place).drop()
 
     def _note(self, ends: Array, xids: Array) -> None:
         self._commits.append((ends, xids))
@@ -261,20 +315,41 @@ class NodeLog:
     def _add(self, entry: Entry) -> None:
         unneeded = self._merge.add(self._node, entry)
         if unneeded is not None:
-            self.take_part(unneeded)
+            self.take_part(unneeded).drop()
 
     def _keep(self, chunk: RecordChunk, first: int, stop: int) -> None:
         if self._open is not None and stop > first:
-            piece = Piece(chunk.data, chunk.offsets, first, stop)
-            self._open.pieces.append(piece)
-            self._open.bytes += piece.bytes
-            self.held_bytes += piece.bytes
+            kept = Kept(_cut(chunk, first, stop), self._spool)
+            self._open.pieces.append(Piece(stop - first, kept))
+            self._open.count += stop - first
+            self.held_bytes += kept.memory_bytes
 
 
 def is_part(places: Array) -> Array:
     """Which of these transactions are kept by themselves: bool."""
     found: Array = (places & _PART) == _PART
     return found
+
+
+def _cut(chunk: RecordChunk, first: int, stop: int) -> tuple[Array, Array]:
+    """Borders from 0 on, and data, of some records. A small part of a chunk does not keep the whole of it in memory."""
+    borders = chunk.offsets[first : stop + 1]
+    base, end = int(borders[0]), int(borders[-1])
+    data = chunk.data[base:end]
+    return borders - base, data.copy() if 2 * len(data) < len(chunk.data) else data
+
+
+def _joined(pieces: Sequence[Piece], spool: Spool) -> Piece:
+    """One piece of several consecutive ones."""
+    if len(pieces) == 1:
+        return pieces[0]
+    borders, data, base = [np.zeros(1, np.int32)], [], 0
+    for piece in pieces:
+        offsets, records = piece.kept.read()
+        borders.append(offsets[1:] + base)
+        data.append(records)
+        base += len(records)
+    return Piece(sum(piece.count for piece in pieces), Kept((np.concatenate(borders), np.concatenate(data)), spool))
 
 
 def _record(chunk: RecordChunk, ordinal: int) -> bytes:

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from engine.model.identity import RelationId, TableName
+from engine.model.schema import ReplicaIdentity
 from engine.platform.compiled import Array
-from engine.records.relation import parse_relation, relation_record
+from engine.records.relation import Announced, AnnouncedColumn, parse_relation, relation_record
+
+_REASON = "\x01penstock: "
+"""What the name of the only column begins with in a record that announces that the table has to be copied again."""
 
 
 class Numbers(Protocol):
     """Numbers in the merged log, by those that nodes use. May query the nodes."""
 
-    def relation(self, node: int, name: TableName, oid: RelationId) -> RelationId:
-        """The number of a table that is `oid` on this node."""
+    def relation(self, name: TableName) -> RelationId:
+        """The number of a table."""
         ...
 
-    def type(self, node: int, oid: int) -> int:
-        """The number of a type that is `oid` on this node."""
+    def type(self, node: int, oid: int, table: TableName) -> int:
+        """The number of a type that is `oid` on this node, for columns of this table."""
+        ...
+
+    def nodes_of(self, table: TableName) -> int:
+        """How many nodes have the table."""
         ...
 
 
 class View:
     """What a node has announced up to some place in its log. Immutable; rows keep the view that holds for them."""
 
-    def __init__(self, records: Mapping[int, tuple[int, bytes]]) -> None:
+    def __init__(self, node: int, records: Mapping[int, tuple[int, bytes]]) -> None:
         """`records`: by the node's own number of a table, its number in the merged log and its record there."""
+        self.node = node
         self._records = records
 
     @property
@@ -39,7 +48,7 @@ class View:
         return self._records
 
     def with_table(self, oid: int, number: int, record: bytes) -> View:
-        return View({**self._records, oid: (number, record)})
+        return View(self.node, {**self._records, oid: (number, record)})
 
     @cached_property
     def records(self) -> tuple[tuple[int, bytes], ...]:
@@ -53,14 +62,33 @@ class View:
         return np.array([pair[0] for pair in pairs], np.int64), np.array([pair[1] for pair in pairs], np.int64)
 
 
-class Relations:
-    """The relation records of the merged log. Used by one thread."""
+@dataclass(slots=True)
+class Structure:
+    """The structure of a table in the merged log. `late`: nodes that have not been changed to it, as far as their rows show."""
 
-    def __init__(self, numbers: Numbers) -> None:
+    record: bytes
+    late: set[int] = field(default_factory=set)
+
+
+class Relations:
+    """The relation records of the merged log. Used by one thread.
+
+    A table's structure in the merged log is the one to which a node was changed last. Changes reach the nodes one after another, so rows of
+    the earlier structure may follow, of nodes that are changed later. If they were announced by that structure, it would look as if
+    the change had been taken back, and values would be lost: the table is announced as one to be copied again instead.
+    """
+
+    def __init__(self, numbers: Numbers, nodes: int, present: Mapping[int, Structure] | None = None) -> None:
+        """`nodes`: their number. `present`: `present` at the end of the last session."""
         self._numbers = numbers
+        self._nodes = range(nodes)
         self._known: dict[tuple[int, bytes], tuple[int, int, bytes]] = {}
         self._last: dict[int, bytes] = {}
-        """The last record of each table in the merged log, by its number there."""
+        """The last record of each table in this session's merged log, by its number there."""
+        self.present = dict(present or {})
+        """By the table's number."""
+        self.is_changed = False
+        """Whether `present` has been changed. The user sets it back."""
 
     def announced(self, node: int, payload: bytes, view: View) -> View:
         """The view of a node after this relation record."""
@@ -69,15 +97,60 @@ class Relations:
             found = self._known[node, payload] = self._translated(node, payload)
         return view.with_table(*found)
 
-    def due(self, number: int, record: bytes) -> bool:
-        """Whether the merged log needs this record before rows of the table that have this structure. It counts as written then."""
+    def forget(self) -> None:
+        """Translate later records by the catalogs as they are then."""
+        self._known.clear()
+
+    def is_last(self, number: int, record: bytes) -> bool:
+        """Whether rows of this structure may follow without a record, whatever node they are of."""
+        present = self.present.get(number)
+        return self._last.get(number) == record and present is not None and not present.late
+
+    def due(self, node: int, number: int, record: bytes) -> bytes | None:
+        """The record that the merged log needs before rows of a node that have this structure, if it needs one. It counts as written."""
+        present = self.present.get(number)
+        if present is None:
+            self.present[number], self.is_changed = Structure(record), True
+        elif present.record == record:
+            self.is_changed |= node in present.late
+            present.late.discard(node)
+        elif node in present.late:
+            reason = "its structure was changed on one node, and rows of another one with the earlier structure follow"
+            record = reason_record(record, reason)
+        else:
+            self.present[number], self.is_changed = Structure(record, set(self._nodes) - {node}), True
+        return self._note(number, record)
+
+    def reload(self, number: int, record: bytes, reason: str) -> bytes | None:
+        """As `due`, for a table that has to be copied again."""
+        return self._note(number, reason_record(record, reason))
+
+    def is_single(self, record: bytes) -> bool:
+        """Whether one node has all rows of a table."""
+        return self._numbers.nodes_of(parse_relation(record).name) == 1
+
+    def _note(self, number: int, record: bytes) -> bytes | None:
         if self._last.get(number) == record:
-            return False
+            return None
         self._last[number] = record
-        return True
+        return record
 
     def _translated(self, node: int, payload: bytes) -> tuple[int, int, bytes]:
         announced = parse_relation(payload)
-        number = self._numbers.relation(node, announced.name, announced.relation)
-        columns = tuple(replace(c, type_oid=self._numbers.type(node, c.type_oid)) for c in announced.columns)
+        number = self._numbers.relation(announced.name)
+        columns = tuple(
+            replace(c, type_oid=self._numbers.type(node, c.type_oid, announced.name)) for c in announced.columns
+        )
         return announced.relation, number, relation_record(replace(announced, relation=number, columns=columns))
+
+
+def reason_record(record: bytes, reason: str) -> bytes:
+    """A record of the same table that announces, in place of a structure, why the table has to be copied again."""
+    column = AnnouncedColumn(_REASON + reason, identity=False, type_oid=25, modifier=-1)
+    return relation_record(replace(parse_relation(record), identity=ReplicaIdentity.NOTHING, columns=(column,)))
+
+
+def reason_of(announced: Announced) -> str | None:
+    """Why a table has to be copied again, if the record announces that."""
+    only = announced.columns[0].name if len(announced.columns) == 1 else ""
+    return only.removeprefix(_REASON) if only.startswith(_REASON) else None

@@ -19,8 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.queue.files import fault_of, sync_folder
-from engine.sources.query_diff.cycle_numbers import write_file
+from engine.queue.files import fault_of, sync_folder, write_file
 
 MOST_ROWS = 20_000
 """Most changes in one chunk of records, as for other sources."""

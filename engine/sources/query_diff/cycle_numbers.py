@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.queue.files import sync_folder
+from engine.queue.files import write_file
 from engine.sources.query_diff.moments import Moment
 
 _LOOK_S = 0.05
@@ -129,20 +129,3 @@ def hold(path: Path, *, shared: bool = False) -> Iterator[bool]:
             fcntl.flock(file, fcntl.LOCK_UN)  # As in `is_locked`.
     finally:
         os.close(file)
-
-
-def write_file(path: Path, content: bytes, *, durable: bool = False, private: bool = False) -> None:
-    """Replace a file as a whole; `durable`: it is on disk when this returns; `private`: no other user may read it."""
-    fresh = path.with_name(f"{path.name}.new")
-    with open(fresh, "wb", opener=_private if private else None) as file:
-        file.write(content)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    fresh.replace(path)
-    if durable:
-        sync_folder(path.parent)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

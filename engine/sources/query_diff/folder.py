@@ -10,8 +10,9 @@ from pathlib import Path
 
 from engine.model.identity import TableName
 from engine.model.subscription import TableSpec
+from engine.queue.files import write_file
 from engine.sources.query_diff.cycle_files import CycleFiles
-from engine.sources.query_diff.cycle_numbers import CycleNumbers, locked, write_file
+from engine.sources.query_diff.cycle_numbers import CycleNumbers, locked
 from engine.sources.query_diff.row_store import RowStore
 
 OPERATIONS = {"insert": ord("I"), "update": ord("U"), "delete": ord("D")}

@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from engine.platform.clock import SystemClock
-from engine.sources.query_diff.cycle_numbers import hold, is_locked, write_file
+from engine.queue.files import write_file
+from engine.sources.query_diff.cycle_numbers import hold, is_locked
 from engine.sources.query_diff.moments import Moment
 
 KEPT_S = 5.0

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.sources.query_diff.cycle_numbers import write_file
+from engine.queue.files import write_file
 from engine.sources.query_diff.database import ComparedTable
 
 _FILE = "source_copies.json"

@@ -7,8 +7,11 @@ import random
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
 
 import psycopg
 
@@ -26,9 +29,11 @@ from engine.sort.merge_records import Order
 from engine.sort.sorter import TransactionSorter
 from engine.sources.postgres_log import position
 from engine.sources.postgres_logs.consistent_cut import CutState, NodeSnapshot
-from engine.sources.postgres_logs.merged_stream import MergedStream, MergeRules, NodeStreams
+from engine.sources.postgres_logs.merged_numbers import MergedNumbers
+from engine.sources.postgres_logs.merged_stream import Keeping, MergedStream, MergeRules, NodeStreams
 from engine.sources.postgres_logs.node_ends import NodeEnds
 from engine.sources.postgres_logs.node_log import Naming
+from engine.sources.postgres_logs.relations import Structure, reason_of
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.waiting import wait_until
 from tests.pg.two_phase.node import Node
@@ -62,6 +67,12 @@ class Nodes:
             session.execute("SET LOCAL lock_timeout = '20ms'")
             self._move(session, node, one, -3)
             self._move(session, node, other, 3)
+
+    def on(self, node: int) -> None:
+        """Move an amount between two accounts of this node."""
+        with self.sessions[node].transaction():
+            self._move(self.sessions[node], node, 0, -3)
+            self._move(self.sessions[node], node, 1, 3)
 
     def spread(self, *, own: bool, ends: str = "commit") -> None:
         """Move an amount between nodes. `own`: the first one has an ordinary part. `ends`: commit, roll back, wait (prepared on all nodes,
@@ -154,27 +165,36 @@ def nodes_on(databases: Sequence[Database], seed: int) -> Iterator[Nodes]:
             node.connector.close()
 
 
+def _end_of(node: Node, flushed: bool) -> Lsn:
+    return position.now(node.connector) if flushed else position.current(node.connector)
+
+
 class SameNumbers:
     """Tables are numbered by name; the nodes have no types of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: Collection[str] = ()) -> None:
+        """`shared`: names of tables that several nodes have."""
         self._names: dict[TableName, int] = {}
+        self._shared = shared
 
-    def relation(self, node: int, name: TableName, oid: RelationId) -> RelationId:
-        del node, oid
+    def relation(self, name: TableName) -> RelationId:
         return RelationId(self._names.setdefault(name, 1000 + len(self._names)))
 
-    def type(self, node: int, oid: int) -> int:
-        del node
+    def type(self, node: int, oid: int, table: TableName) -> int:
+        del node, table
         return oid
+
+    def nodes_of(self, table: TableName) -> int:
+        return 2 if table.name in self._shared else 1
 
 
 class Copy:
     """Follows the merged log batch by batch, and begins again from what one of its last batches has recorded."""
 
-    def __init__(self, nodes: Nodes, order: Order) -> None:
+    def __init__(self, nodes: Nodes, order: Order, keeping: Keeping | None = None) -> None:
         self.nodes = nodes
         self.order = order
+        self.keeping = keeping or Keeping()
         self.values = nodes.values()
         whole = MergedLogs(tuple(NodeLog.unknown(node.begin) for node in nodes.nodes))
         self.last = LastCommit.unknown(Lsn(0), logs=whole)
@@ -184,6 +204,11 @@ class Copy:
         self.transactions = 0
         self.inserted: dict[str, list[int]] = {}
         """By table, the rows that each transaction inserted."""
+        self._structures: dict[int, Structure] = {}
+        self.shared: list[str] = []
+        """Tables that are in force as shared from the next session on."""
+        self.reloads: list[tuple[str, str]] = []
+        """Tables that have to be copied again, with the reason."""
         self.truncated: dict[str, int] = {}
         """By table, how often."""
         self.stream: MergedStream | None = None
@@ -201,16 +226,33 @@ class Copy:
                 stream = node.session_of(log.read, LastCommit(log.after, log.end, log.time_us), most)
                 opened.callback(stream.close)
                 streams.append(stream)
-            opened.pop_all()
-        ends = NodeEnds([lambda node=node: position.current(node.connector) for node in self.nodes.nodes])  # type: ignore[misc]
+            closed = opened.pop_all()
+        ends = [partial(_end_of, node) for node in self.nodes.nodes]
+        rounds = NodeEnds(ends), NodeEnds(ends)
+        for each in rounds:
+            closed.callback(each.close)
         names = tuple(f"n{number}" for number in range(len(streams)))
-        rules = MergeRules(self.order, Naming(re.compile("^(?P<gtid>.+)@"), OWN, names))
-        self.stream = MergedStream(NodeStreams(names, tuple(streams), ends), rules, SameNumbers(), end, last.logs)
+        rules = MergeRules(self.order, Naming(re.compile("^(?P<gtid>.+)@"), OWN, names), self._keeping())
+        self.stream = MergedStream(
+            NodeStreams(names, tuple(streams), *rounds, closed),
+            rules,
+            SameNumbers(self.shared),
+            MergedNumbers(end.value),
+            last.logs,
+        )
         self._records: list[bytes] = []
         self._sorter = TransactionSorter(end)
         self._batcher = Batcher(BatchPolicy(max_transactions=3, max_bytes=1 << 30, max_age_ms=0), end, last=last)
         self._tables: dict[int, tuple[str, int]] = {}
         return self.stream
+
+    def _keeping(self) -> Keeping:
+        """What is kept, with the structures of tables over all sessions."""
+
+        def keep(structures: Mapping[int, Structure]) -> None:
+            self._structures = deepcopy(dict(structures))
+
+        return replace(self.keeping, structures=lambda: deepcopy(self._structures), keep_structures=keep)
 
     def close(self) -> None:
         if self.stream is not None:
@@ -227,12 +269,13 @@ class Copy:
             back -= 1
         self.open()
 
-    def follow(self, timeout_s: float = 0.05) -> None:
-        """Read once, and apply what can be sealed."""
+    def follow(self, timeout_s: float = 0.05) -> RecordChunk | None:
+        """Read once, and apply what can be sealed. Returns what was read."""
         assert self.stream is not None
         chunk = self.stream.read(timeout_s)
         if chunk is not None:
             self._land(chunk)
+        return chunk
 
     def confirm(self) -> None:
         assert self.stream is not None
@@ -315,11 +358,14 @@ class Copy:
             for record in self._records[part.start : part.stop]:
                 if record[:1] == b"R":
                     announced = parse_relation(record)
-                    self._tables[announced.relation] = announced.name.name, len(announced.columns)
+                    reason = reason_of(announced)
+                    if reason is not None:
+                        self.reloads.append((announced.name.name, reason))
+                    self._tables[announced.relation] = announced.name.name, 0 if reason else len(announced.columns)
                 elif record[:1] in {b"U", b"I"}:
                     name, columns = self._tables[struct.unpack_from(">I", record, 1)[0]]
                     row = _texts(record[6:])
-                    assert len(row) == columns
+                    assert columns in (0, len(row))
                     inserts[name] += record[:1] == b"I"
                     if name == "accounts":
                         self.values[int(row[0] or "")] = int(row[1] or "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -11,11 +10,11 @@ import pytest
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.sort.merge_records import Order
-from engine.sources.postgres_logs import merged_stream
-from engine.sources.postgres_logs.merged_numbers import MergedNumbers
+from engine.sources.postgres_logs.merged_numbers import MergedNumbers, clock_number
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.waiting import wait_until
+from tests.pg.postgres_logs import nodes as accounts
 from tests.pg.postgres_logs.nodes import ACCOUNTS, Copy, Nodes, nodes_on
 
 
@@ -53,16 +52,53 @@ def test_a_transaction_of_many_records_arrives_whole(nodes: Nodes, copy: Copy) -
     assert copy.inserted["wide"] == [2 * rows]
 
 
-def test_a_node_with_another_structure_announces_it_before_its_rows(nodes: Nodes, copy: Copy) -> None:
+def test_rows_of_an_earlier_structure_after_those_of_the_new_one_have_their_table_copied_again(
+    nodes: Nodes, copy: Copy
+) -> None:
+    """If they were announced as what they are, the new column would be dropped, with the values that it has."""
+    for _ in range(10):
+        nodes.local()
     nodes.nodes[1].execute("ALTER TABLE accounts ADD COLUMN note text")
-    for _ in range(10):
-        nodes.local()
+    nodes.on(1)
     copy.reach()
+    assert copy.reloads == []
+    copy.restart(0)
+    nodes.on(0)
+    copy.reach()
+    assert [name for name, _ in copy.reloads] == ["accounts"]
     nodes.nodes[0].execute("ALTER TABLE accounts ADD COLUMN note text")
-    for _ in range(10):
-        nodes.local()
+    for node in (0, 1, 0):
+        nodes.on(node)
     copy.reach()
+    assert len(copy.reloads) == 1
     assert copy.values == nodes.values()
+
+
+def test_a_change_that_reaches_all_nodes_before_their_rows_is_one_change(nodes: Nodes, copy: Copy) -> None:
+    for change in ("ADD COLUMN note text", "DROP COLUMN note", "ADD COLUMN other text"):
+        for node in (0, 1):
+            nodes.on(node)
+        for node in nodes.nodes:
+            node.execute(f"ALTER TABLE accounts {change}")
+        for node in (1, 0):
+            nodes.on(node)
+        copy.reach()
+    assert copy.reloads == []
+    assert copy.values == nodes.values()
+
+
+def test_a_table_of_several_nodes_that_one_truncates_is_copied_again(nodes: Nodes, copy: Copy) -> None:
+    """Its rows of the other nodes are still there. A table of one node is truncated."""
+    copy.shared.append("other")
+    copy.restart(0)
+    nodes.nodes[0].insert_other()
+    nodes.nodes[1].execute("CREATE TABLE alone (id int PRIMARY KEY)", "INSERT INTO alone VALUES (1)")
+    copy.reach()
+    nodes.nodes[0].execute("TRUNCATE other")
+    nodes.nodes[1].execute("INSERT INTO alone VALUES (2)", "TRUNCATE alone, other")
+    copy.reach()
+    assert copy.truncated == {"alone": 1}
+    assert copy.reloads == [("other", "it was truncated on one of its nodes")]
 
 
 def test_rows_that_change_places_between_nodes_are_there_at_every_moment(nodes: Nodes, copy: Copy) -> None:
@@ -192,8 +228,8 @@ def test_a_mark_of_an_earlier_session_is_not_reached_before_what_it_is_for(
     assert copy.stream is not None
     nodes.nodes[1].insert_other()
     mark = copy.stream.mark({"n1": nodes.nodes[1].now()})
-    later = partial(MergedNumbers, clock_ms=lambda: time.time_ns() // 1_000_000 + 3_600_000)
-    monkeypatch.setattr(merged_stream, "MergedNumbers", later)
+    later = partial(MergedNumbers, clock=lambda: clock_number() + (3_600_000 << 20))
+    monkeypatch.setattr(accounts, "MergedNumbers", later)
     copy.restart(0)
     wait_until(lambda: copy.is_at(mark), what="the mark is reached")
     assert copy.inserted["other"] == [1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.merged_logs import MergedLogs, NodeLog
 from engine.model.position import Lsn
 from engine.sort.merge_records import Order
+from engine.sources.postgres_logs import merged_stream
 from engine.sources.postgres_logs.merged_numbers import NEVER, MergedNumbers
 from engine.sources.postgres_logs.merged_stream import MergedStream, MergeRules, NodeStreams
 from engine.sources.postgres_logs.node_ends import NodeEnds
@@ -50,14 +51,21 @@ def session_after(position: Lsn, ends: int) -> Iterator[MergedStream]:
     """A session of two silent nodes, whose logs end at `ends`, after a position of the merged log."""
     kept = MergedLogs((NodeLog.unknown(Lsn(5)), NodeLog.unknown(Lsn(7))))
     streams: Any = (SilentStream(), SilentStream())
-    nodes = NodeStreams(("n1", "n2"), streams, NodeEnds([lambda: Lsn(ends)] * 2))
+    opened = ExitStack()
+    rounds = [NodeEnds([lambda _: Lsn(ends)] * 2) for _ in range(2)]
+    for each in (*streams, *rounds):
+        opened.callback(each.close)
+    nodes = NodeStreams(("n1", "n2"), streams, *rounds, opened)
     rules = MergeRules(Order.STRICT, Naming(re.compile("(?P<gtid>.*)"), None, nodes.names))
-    with closing(MergedStream(nodes, rules, SameNumbers(), position, kept)) as stream:
+    with closing(MergedStream(nodes, rules, SameNumbers(), MergedNumbers(position.value), kept)) as stream:
         yield stream
 
 
-def test_no_position_of_a_new_session_is_after_a_mark_of_an_earlier_one_before_the_logs_are_read() -> None:
-    earlier = MergedNumbers(1000, clock_ms=lambda: 1)
+def test_no_position_of_a_new_session_is_after_a_mark_of_an_earlier_one_before_the_logs_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(merged_stream, "_TELL_S", 3600.0)
+    earlier = MergedNumbers(1000, clock=lambda: 1 << 20)
     mark = earlier.mark([9, 9])
     with session_after(Lsn(earlier.last), ends=9) as stream:
         chunk = stream.read(0.2)
@@ -68,7 +76,7 @@ def test_no_position_of_a_new_session_is_after_a_mark_of_an_earlier_one_before_t
 
 
 def test_logs_without_anything_new_reach_every_earlier_mark() -> None:
-    earlier = MergedNumbers(1000, clock_ms=lambda: 1)
+    earlier = MergedNumbers(1000, clock=lambda: 1 << 20)
     mark = earlier.mark([5, 7])
     with session_after(Lsn(earlier.last), ends=5) as stream:
         positions = [chunk.wal_end for chunk in iter(lambda: stream.read(0.2), None)]
@@ -76,7 +84,7 @@ def test_logs_without_anything_new_reach_every_earlier_mark() -> None:
 
 
 def test_numbers_stay_below_a_mark_until_it_is_reached() -> None:
-    numbers = MergedNumbers(0, clock_ms=lambda: 7)
+    numbers = MergedNumbers(0, clock=lambda: 7 << 20)
     assert numbers.take(3) == 7 << 20
     mark = numbers.mark([10, 20])
     assert [numbers.take(1) for _ in range(2)] == [(7 << 20) + 3, (7 << 20) + 4]
@@ -87,7 +95,7 @@ def test_numbers_stay_below_a_mark_until_it_is_reached() -> None:
 
 
 def test_marks_are_reached_in_their_order() -> None:
-    numbers = MergedNumbers(0, clock_ms=lambda: 7)
+    numbers = MergedNumbers(0, clock=lambda: 7 << 20)
     first = numbers.mark([NEVER])
     second = numbers.mark([5])
     assert not numbers.reach([5])
@@ -97,7 +105,7 @@ def test_marks_are_reached_in_their_order() -> None:
 
 
 def test_transactions_that_have_no_number_before_a_mark_are_a_fault() -> None:
-    numbers = MergedNumbers(0, clock_ms=lambda: 7)
+    numbers = MergedNumbers(0, clock=lambda: 7 << 20)
     numbers.mark([NEVER])
     numbers.take((1 << 26) - 1)
     with pytest.raises(EngineFault) as caught:

@@ -13,7 +13,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import ReplicaIdentity
 from engine.records.relation import Announced, AnnouncedColumn, relation_record
-from engine.sources.postgres_logs.moved_rows import RowKeys, keys_of, put_first
+from engine.sources.postgres_logs.moved_rows import keys_of, put_first
 from tests.unit.net import pgoutput_encoder as pgoutput
 
 KEYS = ("a", "b", "c", "d")
@@ -172,4 +172,3 @@ def test_records_of_other_kinds_and_tables_have_no_keys() -> None:
         *pgoutput.pack([pgoutput.begin(1, 1), pgoutput.insert(8, ["v", "a"]), pgoutput.commit(1, 2)]), RECORDS
     )
     assert not np.concatenate(found).any()
-    assert RowKeys.joined([]).before.size == 0

@@ -48,7 +48,7 @@ def committed(*xids: int) -> NodeLog:
     relations = {
         int(c["ordinal"]): records[int(c["ordinal"])] for c in controls if records[int(c["ordinal"])][:1] == b"R"
     }
-    log = NodeLog(0, Naming(re.compile("(?P<gtid>.*)"), None, ("n",)), LogMerge(1), Relations(SameNumbers()))
+    log = NodeLog(0, Naming(re.compile("(?P<gtid>.*)"), None, ("n",)), LogMerge(1), Relations(SameNumbers(), 1))
     log.feed(RecordChunk(data, offsets, controls, relations, Lsn(10 * len(xids))))
     return log
 

@@ -316,3 +316,16 @@ def test_a_hold_before_the_coordinators_commit_and_after_one_that_follows_it_is_
     merge.hold(None)
     assert any(isinstance(each, Global) for each in merge.release())
     assert not merge.is_torn()
+
+
+@pytest.mark.parametrize("order", Order)
+def test_a_participant_without_a_part_is_not_waited_for_after_its_mark(order: Order) -> None:
+    """The logs begin at different moments: a part may have been committed before its node's log begins."""
+    merge = LogMerge(2, order, after=[100, 100])
+    merge.heard(1, 100)
+    add(merge, 0, EntryKind.PREPARE, "a", 110, 1, named={0, 1})
+    add(merge, 0, EntryKind.COMMIT_PREPARED, "a", 120, 2)
+    assert all(isinstance(each, Passed) for each in merge.release())
+    mark(merge, [120, 130])
+    released = [each for each in merge.release() if isinstance(each, Global)]
+    assert [(each.gtid, each.parts) for each in released] == [("a", ((0, 110),))]

@@ -1,0 +1,127 @@
+"""The replication slots of a partitioned source, one on each node, as the engine controls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from engine.model.fault import EngineFault
+from engine.model.merged_logs import LogStatus
+from engine.model.position import Lsn
+from engine.model.sender import SenderState
+from engine.model.source import ExportedSnapshot, GuardReading, ReaderStatus
+from engine.sources.postgres_log import slots
+from engine.sources.postgres_logs.nodes import Node, Nodes
+from engine.sources.postgres_logs.reader_folder import Beginning, ReaderFolder, required
+from engine.sources.postgres_logs.reader_socket import request_state
+
+_ORDER = (SenderState.BLOCKED, SenderState.WORKING, SenderState.IDLE)
+
+
+class PartitionedReader:
+    """`ReaderControl`: a slot of the reader's name on each node."""
+
+    def __init__(self, nodes: Nodes, folder: ReaderFolder | None) -> None:
+        self._nodes = nodes
+        self._folder = folder
+
+    @contextmanager
+    def create(self, reader: str) -> Iterator[ExportedSnapshot]:
+        """Create the slots. The snapshot cannot be read: those of the nodes are not of one moment.
+
+        Raises as PostgresReaderControl.create, and TWO_PHASE_UNSUPPORTED; slots that were created are dropped then.
+        """
+        folder = required(self._folder)
+        made: list[Node] = []
+        begun = {}
+        try:
+            for node in self._nodes:
+                with slots.lasting(node.connector, node.slot(reader), two_phase=True) as snapshot:
+                    made.append(node)
+                    begun[node.name] = snapshot.position
+        except BaseException:
+            for node in made:
+                with suppress(EngineFault):
+                    slots.drop(node.connector, node.slot(reader))
+            raise
+        beginning = Beginning(folder.number_without_reader(), begun)
+        folder.raise_ceiling(beginning.position.value)
+        folder.set_beginning(beginning)
+        yield ExportedSnapshot("", beginning.position)
+
+    def status(self, reader: str) -> ReaderStatus:
+        """Of all slots as one. It exists if any does; sizes are those of the node with the most."""
+        return self._joined(self._nodes.each(lambda node: node.source.reader.status(node.slot(reader))))
+
+    def check_reader(self, reader: str) -> GuardReading:
+        """See SourceSafety.check_reader."""
+        readings = self._nodes.each(lambda node: node.source.safety.check_reader(node.slot(reader)))
+        return self.joined(readings, self._nodes.each(lambda node: node.source.log.current()))
+
+    def joined(self, readings: list[GuardReading], ends: list[Lsn]) -> GuardReading:
+        """The readings of the nodes as one, without what they say of tables. `ends`: of the nodes' logs, taken afterwards."""
+        oldest = max(range(len(readings)), key=lambda number: readings[number].oldest_open_s)
+        named = readings[oldest].oldest_open
+        return GuardReading(
+            reader=self._with_logs(self._joined([reading.reader for reading in readings]), ends),
+            sending_faults=tuple(
+                f"{node.name}: {fault}"
+                for node, reading in zip(self._nodes, readings, strict=True)
+                for fault in reading.sending_faults
+            ),
+            oldest_open=None if named is None else f"{named} on node {self._nodes.names[oldest]}",
+            oldest_open_s=readings[oldest].oldest_open_s,
+            oldest_open_statement=readings[oldest].oldest_open_statement,
+            copy_retained_bytes=max(reading.copy_retained_bytes for reading in readings),
+        )
+
+    def release(self, reader: str) -> list[str]:
+        return self._left(self._nodes.each(lambda node: node.source.reader.release(node.slot(reader))))
+
+    def remove(self, reader: str) -> list[str]:
+        left = self._left(self._nodes.each(lambda node: node.source.reader.remove(node.slot(reader))))
+        if not left and self._folder is not None:
+            self._folder.remove()
+        return left
+
+    def end_other(self, reader: str, application: str) -> bool:
+        return any(self._nodes.each(lambda node: node.source.reader.end_other(node.slot(reader), application)))
+
+    def _left(self, found: list[list[str]]) -> list[str]:
+        return [f"{what} (node {node.name})" for node, each in zip(self._nodes, found, strict=True) for what in each]
+
+    def _joined(self, found: list[ReaderStatus]) -> ReaderStatus:
+        """Positions of the slots are those of the nodes' own logs, and cannot be compared with those of the merged one."""
+        if not any(one.exists for one in found):
+            return ReaderStatus(exists=False)
+        senders = [one.sender for one in found if one.sender is not None]
+        safe = [one.safe_wal_bytes for one in found if one.safe_wal_bytes is not None]
+        return ReaderStatus(
+            exists=True,
+            active_pid=next((one.active_pid for one in found if one.active_pid is not None), None),
+            retained_bytes=max(one.retained_bytes for one in found),
+            safe_wal_bytes=min(safe, default=None),
+            lost=next(filter(None, map(self._why_lost, self._nodes, found)), None),
+            spill_bytes=sum(one.spill_bytes for one in found),
+            stream_bytes=sum(one.stream_bytes for one in found),
+            sender=min(senders, key=lambda sender: _ORDER.index(sender.state), default=None),
+        )
+
+    def _with_logs(self, status: ReaderStatus, ends: list[Lsn]) -> ReaderStatus:
+        state = None if self._folder is None else request_state(self._folder.path)
+        logs = tuple(
+            LogStatus(
+                node.name,
+                end,
+                None if state is None or node.name not in state.read else Lsn(state.read[node.name]),
+                state is not None and node.name in state.late,
+            )
+            for node, end in zip(self._nodes, ends, strict=True)
+        )
+        return replace(status, logs=logs, held_since_us=0 if state is None else state.held_since_us)
+
+    @staticmethod
+    def _why_lost(node: Node, one: ReaderStatus) -> str | None:
+        why = one.lost if one.exists else "the replication slot is gone"
+        return None if why is None else f"node {node.name}: {why}"

@@ -1,0 +1,114 @@
+"""Several PostgreSQL databases as one `model.source.Source`: the interface of this folder to the rest of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from engine.model.absent_capabilities import (
+    NoChangeTriggers,
+    NoCycles,
+    NoDdlReports,
+    NoSequences,
+    NothingComputed,
+    NoTickets,
+)
+from engine.model.cycles import CycleReports
+from engine.model.identity import RelationId, TableName
+from engine.model.schema import TableSchema
+from engine.model.sequences import SequenceReader
+from engine.model.source import (
+    ChangeTriggers,
+    ComputedColumns,
+    DdlReports,
+    DiscoveredTable,
+    Finding,
+    LogSource,
+    PartitionedTables,
+    ReaderControl,
+    SentTables,
+    SnapshotSource,
+    SourceIdentity,
+    SourceSafety,
+    TicketWriter,
+)
+from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
+from engine.records.catalog_table import schema_of
+from engine.sources.postgres_logs import preflight
+from engine.sources.postgres_logs.copies import PartitionedCopies
+from engine.sources.postgres_logs.log import PartitionedLog, Rules
+from engine.sources.postgres_logs.node_tables import NodeTables, number_of, same_number
+from engine.sources.postgres_logs.nodes import Nodes, small_hash
+from engine.sources.postgres_logs.reader_control import PartitionedReader
+from engine.sources.postgres_logs.reader_folder import folder_of
+from engine.sources.postgres_logs.sent_tables import (
+    PartitionedPublications,
+    PartitionedSafety,
+    PartitionedTablesOfNodes,
+)
+from engine.sources.postgres_logs.terms import POSTGRES_LOGS_TERMS
+
+
+class PartitionedSource:
+    """`Source` over the sources of its nodes. The protocol documents each method."""
+
+    def __init__(self, spec: ConnectionSpec) -> None:
+        folder = folder_of(spec)
+        self._nodes = nodes = Nodes(spec)
+        self._tables = tables = NodeTables(nodes)
+        reader = PartitionedReader(nodes, folder)
+        self.terms = replace(POSTGRES_LOGS_TERMS, logs=nodes.names)
+        self.log: LogSource = PartitionedLog(nodes, tables, Rules.of(spec), folder)
+        self.copies: SnapshotSource = PartitionedCopies(nodes, tables, folder)
+        self.reader: ReaderControl = reader
+        self.sent_tables: SentTables = PartitionedPublications(nodes, tables, folder)
+        self.partitioned: PartitionedTables = PartitionedTablesOfNodes(tables)
+        self.safety: SourceSafety = PartitionedSafety(nodes, tables, reader)
+        self.ddl: DdlReports = NoDdlReports()
+        self.triggers: ChangeTriggers = NoChangeTriggers()
+        self.tickets: TicketWriter = NoTickets()
+        self.sequences: SequenceReader = NoSequences()
+        self.computed: ComputedColumns = NothingComputed()
+        self.cycles: CycleReports = NoCycles()
+
+    def preflight(
+        self, tables: Sequence[TableSpec], reader: str | None, origin: OriginFilter = OriginFilter.ANY
+    ) -> list[Finding]:
+        return preflight.check(self._nodes, self._tables, tables, reader, origin)
+
+    def discover(self) -> list[DiscoveredTable]:
+        return preflight.discover(self._nodes, self._tables)
+
+    def identify(self) -> SourceIdentity:
+        """Of the nodes with their names and order. Of several, the oldest version counts."""
+        found = self._nodes.each(lambda node: node.source.identify())
+        databases = [
+            f"{node.name} {one.system_id} {node.connector.database}"
+            for node, one in zip(self._nodes, found, strict=True)
+        ]
+        system_id = "-".join(f"{small_hash(salt, *databases):08x}" for salt in range(4))
+        timeline = small_hash(*(one.timeline for one in found))
+        return SourceIdentity(system_id, timeline, min(one.server_version for one in found))
+
+    def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
+        there = self._tables.read([table.source for table in tables])
+        twice = same_number(there)
+        found = {}
+        for spec in tables:
+            one = there.get(spec.source)
+            if one is not None and one.problem is None and spec.source not in twice:
+                found[spec.source] = schema_of(one.whole, spec)
+        return {name: schema for name, schema in found.items() if schema is not None}
+
+    def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
+        """Of tables that were described or named by the log before."""
+        known = self._tables.named(relations)
+        there = self._tables.read(list(known.values()))
+        return {number: name for number, name in known.items() if name in there}
+
+    def standing(self, schemas: Collection[str]) -> dict[RelationId, TableName]:
+        found = self._nodes.each(lambda node: node.source.standing(schemas))
+        return {number_of(name): name for each in found for name in each.values()}
+
+    def close(self) -> None:
+        self._nodes.close()
