@@ -85,6 +85,7 @@ check-web: $(READY)
 chaos: $(READY)
 	@$(BIN)/python -m tests.chaos.run $(ARGS)
 	@$(BIN)/python -m tests.chaos.schema_changes $(CHANGES)
+	@$(BIN)/python -m tests.chaos.nodes $(NODES)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m chaos tests
 
 bench: $(READY)

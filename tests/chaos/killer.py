@@ -34,6 +34,10 @@ Kind = Literal[
     "sessions",
     "writer",
     "write_lock",
+    "node",
+    "node_away",
+    "sender_stopped",
+    "coordinator",
 ]
 KINDS: tuple[Kind, ...] = ("engine", "log_reader", "spark_worker", "server", "source", "failpoint", "queue_mode")
 """Every kind of the chaos run but `target`, which can only be killed where it is a server."""

@@ -11,6 +11,7 @@ export const LAG_CAUSES: Record<LagCause, string> = {
   copy_running: "copy of a table",
   slow_sender: "source still sending",
   slow_reader: "log read too slowly",
+  silent_node: "node that others wait for",
   awaiting_keepalive: "keepalive awaited",
   huge_transaction: "huge transaction",
   hot_table: "hot table",
