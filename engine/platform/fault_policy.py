@@ -312,9 +312,9 @@ POLICIES: dict[FaultKind, Policy] = {
         "Check that the node runs and can be reached: nothing is applied before its log is known. Replication resumes by itself.",
     ),
     FaultKind.GLOBAL_IN_DOUBT: Policy(
-        Action.FAIL_SUBSCRIPTION,
-        "Make the nodes agree on the transaction that the reason names. POST /subscriptions/{name}/reloads then copies all tables; old"
-        " rows stay readable until the swap.",
+        Action.PARK_TABLE,
+        "Make the nodes agree on the transaction that the reason names. The table is copied again by itself, as the nodes have it, if the"
+        " subscription follows schema changes. " + _RETRY_TABLE,
     ),
     FaultKind.CYCLE_OVERDUE: Policy(
         Action.TELL, "Let comparisons begin less often, or give them a larger share of the source's time."
@@ -345,7 +345,12 @@ RESERVED = frozenset(
 
 
 RENEWED = frozenset(
-    {FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_PARTITIONS_CHANGED, FaultKind.TABLE_SENT_OTHERWISE}
+    {
+        FaultKind.TABLE_STRUCTURE_CHANGED,
+        FaultKind.TABLE_PARTITIONS_CHANGED,
+        FaultKind.TABLE_SENT_OTHERWISE,
+        FaultKind.GLOBAL_IN_DOUBT,
+    }
 )
 """Faults of a table that a new copy repairs. The engine starts it by itself if the subscription follows schema changes."""
 
@@ -356,6 +361,7 @@ OF_A_STRUCTURE = frozenset(
         FaultKind.TABLE_NO_IDENTITY,
         FaultKind.TABLE_COLUMNS_UNFIT,
         FaultKind.TABLE_NODES_DIFFER,
+        FaultKind.GLOBAL_IN_DOUBT,
     }
 )
 """Faults of a structure that the log announces: they concern its table only."""

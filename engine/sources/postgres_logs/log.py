@@ -138,8 +138,8 @@ class PartitionedLog:
         ) -> TableSchema:
             del capture
             one = announced[payload]
-            if (reason := reason_of(one)) is not None:
-                raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(one.name), reason)
+            if (why := reason_of(one)) is not None:
+                raise EngineFault(why.kind, str(one.name), why.reason)
             now = found.get(one.name)
             if now is not None and now.problem is not None:
                 raise EngineFault(FaultKind.TABLE_NODES_DIFFER, str(one.name), now.problem)

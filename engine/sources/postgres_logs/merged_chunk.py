@@ -22,11 +22,12 @@ from engine.sort.merge_records import LocalRun
 from engine.sources.postgres import frames
 from engine.sources.postgres_logs.moved_rows import RowKeys, keys_of, put_first
 from engine.sources.postgres_logs.node_log import NodeLog, Part, Piece, Transactions
-from engine.sources.postgres_logs.relations import Relations, View
+from engine.sources.postgres_logs.relations import Relations, View, Why
 
 _BEGIN = struct.Struct(">cQqI")
 _COMMIT = struct.Struct(">cBQQq")
 _T_BEGIN, _T_COMMIT, _T_TRUNCATE, _T_INSERT, _T_UPDATE, _T_DELETE = (ord(letter) for letter in "BCTIUD")
+_TRUNCATED = Why(FaultKind.TABLE_STRUCTURE_CHANGED, "it was truncated on one of its nodes")
 _NO_TYPE = b"Y" + bytes(6)
 """A type record that describes no type."""
 _LEFT_OUT = np.isin(np.arange(256), np.frombuffer(b"BCbPRYO", np.uint8))
@@ -90,6 +91,22 @@ class ChunkWriter:
             yield from self._part(part, first, last=False)
         for number, part in enumerate(parts):
             yield from self._part(part, None if firsts is None else ~firsts[number], last=True)
+
+    def without_rows(self, parts: Sequence[Part], why: Why) -> None:
+        """In place of the rows of parts, that their tables have to be copied again."""
+        for part in parts:
+            at = 0
+            for piece in part.pieces:
+                for _, rows in _rows_of(part, piece, at):
+                    for oid in _named_in(rows):
+                        self._relation(self._relations.reload(*rows.view.by_oid[oid], why))
+                at += piece.count
+                piece.kept.drop()
+
+    def all_again(self, why: Why) -> None:
+        """Every table has to be copied again."""
+        for number, structure in self._relations.present.items():
+            self._relation(self._relations.reload(number, structure.record, why))
 
     def _part(self, part: Part, wanted: Array | None, *, last: bool) -> Iterator[None]:
         """The rows of a part. `wanted` (bool): its records that are written; None: all. `last`: they are dropped then."""
@@ -208,7 +225,7 @@ class ChunkWriter:
                 self._announce(rows.view.node, number, announced)
                 single.append(number)
             else:
-                self._relation(self._relations.reload(number, announced, "it was truncated on one of its nodes"))
+                self._relation(self._relations.reload(number, announced, _TRUNCATED))
         if single:
             self._record(struct.pack(f">cIB{len(single)}I", b"T", len(single), record[5], *single))
 
@@ -265,6 +282,16 @@ def _with_rows(held: Transactions) -> Iterator[tuple[int, bytes]]:
     own, _ = held.view.numbers
     rows = _Rows(held.view, held.data, held.offsets).cut(int(held.starts[0]), int(held.stops[-1]))
     return (held.view.by_oid[int(oid)] for oid in _tables_in(rows.data, rows.offsets, own))
+
+
+def _named_in(rows: _Rows) -> set[int]:
+    """The node's own numbers of the tables that records change or truncate."""
+    own, _ = rows.view.numbers
+    found = set(_tables_in(rows.data, rows.offsets, own).tolist())
+    for each in np.flatnonzero(rows.data[rows.offsets[:-1]] == _T_TRUNCATE).tolist():
+        record = rows.data[rows.offsets[each] : rows.offsets[each + 1]].tobytes()
+        found.update(parse_truncate(record, streamed=False)[1])
+    return found & rows.view.by_oid.keys()
 
 
 def _rows_of(part: Part, piece: Piece, at: int) -> Iterator[tuple[int, _Rows]]:

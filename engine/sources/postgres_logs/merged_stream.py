@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from engine.model.control import ControlKind
-from engine.model.fault import EngineFault, FaultKind
+from engine.model.fault import FaultKind
 from engine.model.merged_logs import LogsMessage, MergedLogs
 from engine.model.position import Lsn
 from engine.model.source import RecordChunk
@@ -28,7 +28,7 @@ from engine.sources.postgres_logs.merged_chunk import ChunkWriter, Numbered
 from engine.sources.postgres_logs.merged_numbers import NEVER, MergedNumbers
 from engine.sources.postgres_logs.node_ends import NodeEnds
 from engine.sources.postgres_logs.node_log import Naming, NodeLog, is_part
-from engine.sources.postgres_logs.relations import Numbers, Relations, Structure
+from engine.sources.postgres_logs.relations import Numbers, Relations, Structure, Why
 from engine.sources.postgres_logs.requests import RequestedCuts, RequestedMarks
 
 HELD_BYTES = 64 * 1024 * 1024
@@ -334,7 +334,8 @@ class MergedStream:
         elif isinstance(found, Closed):
             self._told.closed.append((found.gtid, found.node, Lsn(found.end), found.time_us))
         elif isinstance(found, InDoubt):
-            raise self._in_doubt(found.gtid, [found.node])
+            self._told.closed.append((found.gtid, found.node, Lsn(found.end), 0))
+            self._write_in_doubt(found)
         elif not isinstance(found, Passed):
             raise TypeError(found)
 
@@ -354,23 +355,38 @@ class MergedStream:
                 yield from self._write_parts((node, end, time_us), None, ((node, place),))
 
     def _write_global(self, found: Global) -> Iterator[None]:
-        if found.rolled_back:
-            raise self._in_doubt(found.gtid, found.rolled_back)
         message = LogsMessage(((found.gtid, found.open),) if found.open else (), tuple(self._told.closed))
+        why = self._in_doubt(found.gtid, found.rolled_back) if found.rolled_back else None
         yield from self._write_parts(
-            (found.node, found.end, found.time_us), message if message != LogsMessage() else None, found.parts
+            (found.node, found.end, found.time_us), message if message != LogsMessage() else None, found.parts, why
         )
         self._closings_written()
         self._include(found.node, found.end)
 
+    def _write_in_doubt(self, found: InDoubt) -> None:
+        """A part was rolled back after its transaction was published. Which tables it had is not known any more."""
+        at = Numbered(self._numbers.take(1), found.node, 0, time.time_ns() // 1000)
+        self._writer.begin(at, LogsMessage((), tuple(self._told.closed)))
+        self._writer.all_again(self._in_doubt(found.gtid, [found.node]))
+        self._writer.commit(at)
+        self._closings_written()
+
     def _write_parts(
-        self, released: tuple[int, int, int], message: LogsMessage | None, parts: Sequence[tuple[int, int]]
+        self,
+        released: tuple[int, int, int],
+        message: LogsMessage | None,
+        parts: Sequence[tuple[int, int]],
+        why: Why | None = None,
     ) -> Iterator[None]:
-        """Write the transaction with these parts. `released`: node, end and time of the record at which it is released."""
+        """Write the transaction with these parts. `released`: node, end and time of the record at which it is released. `why`: its tables
+        have to be copied again, and its rows are left out."""
         before = Lsn(self._numbers.last)
         at = Numbered(self._numbers.take(1), *released)
         self._writer.begin(at, message)
-        for _ in self._writer.parts([self._logs[node].take_part(place) for node, place in parts]):
+        taken = [self._logs[node].take_part(place) for node, place in parts]
+        if why is not None:
+            self._writer.without_rows(taken, why)
+        for _ in self._writer.parts(taken) if why is None else ():
             self._flush(before)
             yield
         self._writer.commit(at)
@@ -441,10 +457,10 @@ class MergedStream:
         ready, _, _ = select.select(watched, [], [], max(0.0, until - now))
         return self._wake not in ready and time.monotonic() < deadline
 
-    def _in_doubt(self, gtid: str, nodes: Sequence[int]) -> EngineFault:
+    def _in_doubt(self, gtid: str, nodes: Sequence[int]) -> Why:
         names = ", ".join(self._nodes.names[node] for node in nodes)
-        detail = f"it was committed on one node and rolled back on {names}"
-        return EngineFault(FaultKind.GLOBAL_IN_DOUBT, gtid, detail)
+        reason = f"global transaction {gtid} was committed on one node and rolled back on {names}"
+        return Why(FaultKind.GLOBAL_IN_DOUBT, reason)
 
 
 def _nothing(position: Lsn) -> RecordChunk:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from engine.model.fault import FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import ReplicaIdentity
 from engine.platform.compiled import Array
@@ -16,6 +17,20 @@ from engine.records.relation import Announced, AnnouncedColumn, parse_relation, 
 
 _REASON = "\x01penstock: "
 """What the name of the only column begins with in a record that announces that the table has to be copied again."""
+
+
+class Why(NamedTuple):
+    """Why a table has to be copied again."""
+
+    kind: FaultKind
+    reason: str
+
+
+_EARLIER = Why(
+    FaultKind.TABLE_STRUCTURE_CHANGED,
+    "its structure was changed on one node, and rows of another one with the earlier structure follow",
+)
+_KINDS = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.GLOBAL_IN_DOUBT})
 
 
 class Numbers(Protocol):
@@ -115,15 +130,14 @@ class Relations:
             self.is_changed |= node in present.late
             present.late.discard(node)
         elif node in present.late:
-            reason = "its structure was changed on one node, and rows of another one with the earlier structure follow"
-            record = reason_record(record, reason)
+            record = reason_record(record, _EARLIER)
         else:
             self.present[number], self.is_changed = Structure(record, set(self._nodes) - {node}), True
         return self._note(number, record)
 
-    def reload(self, number: int, record: bytes, reason: str) -> bytes | None:
+    def reload(self, number: int, record: bytes, why: Why) -> bytes | None:
         """As `due`, for a table that has to be copied again."""
-        return self._note(number, reason_record(record, reason))
+        return self._note(number, reason_record(record, why))
 
     def is_single(self, record: bytes) -> bool:
         """Whether one node has all rows of a table."""
@@ -144,13 +158,14 @@ class Relations:
         return announced.relation, number, relation_record(replace(announced, relation=number, columns=columns))
 
 
-def reason_record(record: bytes, reason: str) -> bytes:
+def reason_record(record: bytes, why: Why) -> bytes:
     """A record of the same table that announces, in place of a structure, why the table has to be copied again."""
-    column = AnnouncedColumn(_REASON + reason, identity=False, type_oid=25, modifier=-1)
+    column = AnnouncedColumn(_REASON + f"{why.kind}:{why.reason}", identity=False, type_oid=25, modifier=-1)
     return relation_record(replace(parse_relation(record), identity=ReplicaIdentity.NOTHING, columns=(column,)))
 
 
-def reason_of(announced: Announced) -> str | None:
+def reason_of(announced: Announced) -> Why | None:
     """Why a table has to be copied again, if the record announces that."""
     only = announced.columns[0].name if len(announced.columns) == 1 else ""
-    return only.removeprefix(_REASON) if only.startswith(_REASON) else None
+    kind, _, reason = only.removeprefix(_REASON).partition(":")
+    return Why(FaultKind(kind), reason) if only.startswith(_REASON) and kind in _KINDS else None

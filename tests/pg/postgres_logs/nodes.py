@@ -33,7 +33,7 @@ from engine.sources.postgres_logs.merged_numbers import MergedNumbers
 from engine.sources.postgres_logs.merged_stream import Keeping, MergedStream, MergeRules, NodeStreams
 from engine.sources.postgres_logs.node_ends import NodeEnds
 from engine.sources.postgres_logs.node_log import Naming
-from engine.sources.postgres_logs.relations import Structure, reason_of
+from engine.sources.postgres_logs.relations import Structure, Why, reason_of
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.waiting import wait_until
 from tests.pg.two_phase.node import Node
@@ -207,7 +207,7 @@ class Copy:
         self._structures: dict[int, Structure] = {}
         self.shared: list[str] = []
         """Tables that are in force as shared from the next session on."""
-        self.reloads: list[tuple[str, str]] = []
+        self.reloads: list[tuple[str, Why]] = []
         """Tables that have to be copied again, with the reason."""
         self.truncated: dict[str, int] = {}
         """By table, how often."""

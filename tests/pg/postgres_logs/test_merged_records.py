@@ -11,6 +11,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.sort.merge_records import Order
 from engine.sources.postgres_logs.merged_numbers import MergedNumbers, clock_number
+from engine.sources.postgres_logs.relations import Why
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.waiting import wait_until
@@ -98,7 +99,8 @@ def test_a_table_of_several_nodes_that_one_truncates_is_copied_again(nodes: Node
     nodes.nodes[1].execute("INSERT INTO alone VALUES (2)", "TRUNCATE alone, other")
     copy.reach()
     assert copy.truncated == {"alone": 1}
-    assert copy.reloads == [("other", "it was truncated on one of its nodes")]
+    why = Why(FaultKind.TABLE_STRUCTURE_CHANGED, "it was truncated on one of its nodes")
+    assert copy.reloads == [("other", why)]
 
 
 def test_rows_that_change_places_between_nodes_are_there_at_every_moment(nodes: Nodes, copy: Copy) -> None:
@@ -183,10 +185,34 @@ def test_a_part_that_is_rolled_back_where_another_was_committed_is_in_doubt(node
         )
     nodes.nodes[0].finish("COMMIT", "torn@0")
     nodes.nodes[1].finish("ROLLBACK", "torn@1")
-    with pytest.raises(EngineFault) as caught:
-        copy.reach()
-    assert caught.value.kind is FaultKind.GLOBAL_IN_DOUBT
-    assert (caught.value.subject, caught.value.detail) == ("torn", "it was committed on one node and rolled back on n1")
+    copy.reach()
+    reason = "global transaction torn was committed on one node and rolled back on n1"
+    assert copy.reloads == [("accounts", Why(FaultKind.GLOBAL_IN_DOUBT, reason))]
+    copy.restart(0)
+    nodes.on(0)
+    copy.reach()
+    assert copy.values == nodes.values()
+
+
+def test_a_part_that_is_rolled_back_after_its_transaction_was_published_is_in_doubt(nodes: Nodes, copy: Copy) -> None:
+    for number in range(2):
+        nodes.nodes[number].prepare(
+            f"torn@{number}", f"UPDATE accounts SET amount = amount WHERE id = {number * ACCOUNTS}"
+        )
+    nodes.nodes[0].finish("COMMIT", "torn@0")
+    nodes.nodes[0].insert_other()
+    copy.reach()
+    assert copy.reloads == []
+    nodes.nodes[1].finish("ROLLBACK", "torn@1")
+    copy.reach()
+    assert {name for name, _ in copy.reloads} == {"accounts", "other"}
+    last = copy.kept[-1][1].logs
+    assert last is not None
+    assert last.open == {}
+    copy.restart(0)
+    nodes.on(1)
+    copy.reach()
+    assert copy.values == nodes.values()
 
 
 def test_a_position_of_one_node_does_not_wait_for_others(nodes: Nodes, copy: Copy) -> None:
