@@ -185,7 +185,8 @@ class SubscriptionStatus:
         known = self.progress
         if known is None or not known.applied_of_logs:
             return _in_only_log(self.highest_position)
-        return {log: max(at, known.source_of_logs.get(log, at)) for log, at in known.applied_of_logs.items()}
+        ends = {**known.source_of_logs, ONLY_LOG: self.highest_position or known.applied}
+        return {log: max(at, ends.get(log, at)) for log, at in known.applied_of_logs.items()}
 
     @property
     def is_halted(self) -> bool:

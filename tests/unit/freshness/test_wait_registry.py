@@ -309,6 +309,26 @@ def _reach(status: SubscriptionStatus, applied: dict[str, Lsn]) -> None:
     status.progress = _progress(1).model_copy(update=of_logs)
 
 
+@pytest.mark.parametrize(
+    ("marks", "beyond"),
+    [
+        ({"": 9}, False),
+        ({"": 20}, False),
+        ({"": 21}, True),
+        ({"a": 12}, False),
+        ({"a": 13}, True),
+        ({"a": 12, "b": 7}, False),
+        ({"a": 1, "b": 8}, True),
+    ],
+)
+def test_a_position_of_several_logs_is_beyond_what_is_known_of_each(marks: dict[str, int], beyond: bool) -> None:
+    """The merged log, whose positions have no name, ends where the source's does."""
+    status = _registry(applied=1).status
+    of_logs = {"applied_of_logs": {"": Lsn(9), "a": Lsn(5), "b": Lsn(7)}, "source_of_logs": {"a": Lsn(12), "b": Lsn(6)}}
+    status.progress = _progress(9, source=20).model_copy(update=of_logs)
+    assert status.is_beyond_log(tuple(Mark(log, Lsn(at)) for log, at in sorted(marks.items()))) is beyond
+
+
 @given(_steps_of_logs)
 def test_a_wait_in_several_logs_ends_when_each_of_its_marks_is_applied(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     registry = _registry(applied=1)
