@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench import captures, lanes, scaling, table_life
+from bench import captures, lanes, nodes, scaling, table_life
 from bench.round_trips import FORMS
 from bench.suite import Order
 from bench.workload import Mode, Size, Workload
@@ -66,6 +66,9 @@ def seconds(workload: Workload, order: Order) -> float:
         return _SOURCE_S + _OURS_S + _VERIFY_S + size.rounds * _lanes_round(size, order.rest_s)
     if mode is Mode.CAPTURES:
         return _captures(_PACES.get(workload.name, _PACES["tpcb"]), size, order)
+    if mode is Mode.NODES:
+        written = size.rounds * len(nodes.COUNTS) * size.amount / _PACES["tpcb"].written
+        return 4 * _SOURCE_S + 2 * written + _OURS_S + size.seconds + _VERIFY_S
     if mode is Mode.SCALING:
         jobs = scaling.JOBS * size.amount / 100_000
         return _SOURCE_S + size.amount / 3_000 + size.rounds * len(scaling.CORES) * (_SESSION_S + jobs)

@@ -65,6 +65,7 @@ class ModeName(StrEnum):
     TECHNIQUES = "techniques"
     LANES = "lanes"
     CAPTURES = "captures"
+    NODES = "nodes"
     SCALING = "scaling"
 
 

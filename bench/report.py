@@ -8,7 +8,17 @@ from typing import Any
 
 from bench import svg
 from bench.contenders import NATIVE, PENSTOCK
-from bench.report_tables import Document, Row, by_mode, of_captures, of_lanes, of_processes, of_scaling, of_techniques
+from bench.report_tables import (
+    Document,
+    Row,
+    by_mode,
+    of_captures,
+    of_lanes,
+    of_nodes,
+    of_processes,
+    of_scaling,
+    of_techniques,
+)
 from bench.results import label
 from bench.suite import late
 from bench.targets import of_goals
@@ -39,6 +49,7 @@ def markdown(documents: Sequence[Document], plot_files: Sequence[str] = ()) -> s
         *of_techniques(measured),
         *of_lanes(measured),
         *of_captures(measured),
+        *of_nodes(measured),
         *of_scaling(measured),
         *of_processes(measured),
     ):

@@ -78,6 +78,18 @@ def _pairs(document: Document) -> Iterator[Row]:
         yield name, rates[one], rates[two], _spread(statistics.median(ratios), ratios), ahead
 
 
+def of_nodes(documents: Sequence[Document]) -> Iterator[Table]:
+    """Records a second by number of nodes, the merge's share, and waits over several nodes, for every run."""
+    for document in documents:
+        if document["mode"] == Mode.NODES.value and document["rounds"]:
+            shares = [round_["merge_share"] for round_ in document["rounds"]]
+            waits = document["waits"]
+            rows = [[name, document["summary"][name]["records_per_s"]] for name in document["sides"]]
+            merge = ["share of the merge in the reader's processor time", f"{statistics.median(shares):.1%}"]
+            waited = [f"median wait over {waits['nodes']} nodes, ms", waits["p50_ms"]]
+            yield "Logs of several nodes", [document], [("", "records/s"), *rows, merge, waited]
+
+
 def of_captures(documents: Sequence[Document]) -> Iterator[Table]:
     """What each way to capture costs writers, and how fast it is read, with the goals for triggers."""
     for document in documents:

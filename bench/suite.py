@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bench import backlog, capture, captures, lanes, open_transactions, scaling, steady, table_life, techniques
+from bench import backlog, capture, captures, lanes, nodes, open_transactions, scaling, steady, table_life, techniques
 from bench import probes as watching
 from bench.contenders import NATIVE, PENSTOCK, SUBSCRIBER_SETTINGS, PenstockSide
 from bench.environment import Stage, sides_into
@@ -28,7 +28,7 @@ _LOAD = "backlogs of pgbench are written with synchronous_commit = off, everythi
 _APPLIED_IN = {"duckdb": ("auto", "batch")}
 """The apply modes of each kind of target that does not have all of them."""
 _UNSUBSCRIBED = frozenset({Mode.TECHNIQUES, Mode.SCALING, Mode.CAPTURE})
-_ALONE = frozenset({Mode.TABLE_LIFE, Mode.TECHNIQUES, Mode.SCALING, Mode.LANES, Mode.CAPTURES})
+_ALONE = frozenset({Mode.TABLE_LIFE, Mode.TECHNIQUES, Mode.SCALING, Mode.LANES, Mode.CAPTURES, Mode.NODES})
 """Modes that do not measure PostgreSQL's own replication."""
 FAILURES = (BenchError, StartError, PostgresFailedError, PostgresMissingError, ProblemError, NoServerError)
 """Expected failures of a measurement; any other exception is a defect of the suite."""
@@ -121,6 +121,8 @@ def run(workload: Workload, order: Order, say: Callable[[str], None], clock: Clo
     elif mode is Mode.CAPTURES:
         steady_ones = captures.Steady(size.rate, order.waits, order.warm_up, size.seconds)
         document |= captures.measure(workload, size, steady_ones, order.rest_s, say, verify=order.verify)
+    elif mode is Mode.NODES:
+        document |= nodes.measure(workload, size, order.waits, say)
     elif mode is Mode.SCALING:
         document |= scaling.measure(workload, size, order.rest_s, say)
     elif mode is Mode.CAPTURE:
@@ -169,6 +171,9 @@ def _size(workload: Workload, mode: Mode, size: Size, order: Order) -> Document:
     if mode is Mode.LANES:
         counted = {"amount": size.amount, "unit": workload.unit, "scale": size.scale, "rounds": size.rounds}
         return {**counted, "seconds_each_usual_way": size.seconds}
+    if mode is Mode.NODES:
+        counted = {"amount": size.amount, "unit": workload.unit, "rounds": size.rounds}
+        return {**counted, "rate": size.rate, "waits_per_s": order.waits, "seconds": size.seconds}
     if mode is Mode.CAPTURES:
         beside = {"rate": size.rate, "waits_per_s": order.waits, "seconds": size.seconds}
         return {"amount": size.amount, "unit": workload.unit, "scale": size.scale, "rounds": size.rounds, **beside}

@@ -42,6 +42,8 @@ class Mode(StrEnum):
     """Source transactions are preserved on a remote PostgreSQL target: over one connection and over two."""
     CAPTURES = "captures"
     """The same load without capture, with the log, and with triggers: what each costs writers, and how fast it is read."""
+    NODES = "nodes"
+    """The logs of several nodes are merged into one: how fast, and how long waits over them take."""
     SCALING = "scaling"
     """A captured backlog is processed by the Spark stages alone, on one core and on two."""
 

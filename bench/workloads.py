@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.bulk import HugeAborted, HugeTransaction, NightBatch, Tables500
 from bench.captures import Triggers
 from bench.lanes import Lanes
+from bench.nodes import Nodes
 from bench.open_transactions import OpenTransactions
 from bench.scaling import Scaling
 from bench.small_transactions import CaptureOnly, Freshness, HotRows, HotRowsMany, Idle, Inserts, Tpcb, WideRows
@@ -13,7 +14,9 @@ from bench.techniques import Techniques
 from bench.tpcc.suite import Tpcc
 from bench.workload import Mode, Workload
 
-ONE_SIDED = frozenset({Mode.IDLE, Mode.OPEN, Mode.TABLE_LIFE, Mode.TECHNIQUES, Mode.SCALING, Mode.LANES, Mode.CAPTURES})
+ONE_SIDED = frozenset(
+    {Mode.IDLE, Mode.OPEN, Mode.TABLE_LIFE, Mode.TECHNIQUES, Mode.SCALING, Mode.LANES, Mode.CAPTURES, Mode.NODES}
+)
 """Modes in which `run all` measures Penstock only: measuring PostgreSQL too would take time and add no information."""
 
 WORKLOADS: dict[str, Workload] = {
@@ -38,6 +41,7 @@ WORKLOADS: dict[str, Workload] = {
         Scaling(),
         Lanes(),
         Triggers(),
+        Nodes(),
     )
 }
 
@@ -47,7 +51,7 @@ _FULL_ONLY = frozenset({Lanes.name, TableLife.name})
 """Workloads that small sizes leave out because their setup would take the available time."""
 
 
-_NAMED_ONLY = frozenset({Triggers.name})
+_NAMED_ONLY = frozenset({Triggers.name, Nodes.name})
 """Workloads that run only if they are named, or their mode is: all others fill the time for everything."""
 
 

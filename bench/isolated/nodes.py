@@ -1,0 +1,127 @@
+"""The merge of several nodes' logs without an engine, for measurement: `python -m bench.isolated.nodes`.
+
+Reads one JSON object as the first line of standard input: `nodes` (settings of a connection to each), `tables` and `folder`. Creates
+slots and publications, also those of a plain reader of the first node, and prints `{"ready": true}`. Each further line of input, a
+JSON object with `plain`, reads the backlog of all nodes, or of the first one without the merge, up to the present ends; what was read is
+printed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+from bench.isolated.capture import table_of
+from engine.model.position import Lsn
+from engine.model.source import LogStream
+from engine.model.subscription import FOLDER, CaptureSpec, ConnectionSpec
+from engine.sort.merge import LogMerge
+from engine.sources.postgres_log.source import PostgresSource
+from engine.sources.postgres_logs.merged_chunk import warm
+from engine.sources.postgres_logs.source import PartitionedSource
+
+APPLICATION = "penstock bench nodes"
+READER, PLAIN = "bench_nodes", "bench_plain"
+GID_PATTERN = "^(?P<gtid>.+)@"
+_MERGE = (
+    "add_commits",
+    "add",
+    "heard",
+    "marked",
+    "release",
+    "wants_marks",
+    "ask_marks",
+    "released_to",
+    "releases_log",
+    "waits_for",
+)
+
+
+class MergeTime:
+    """Seconds that a process spends in the merge."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        for name in _MERGE:
+            setattr(LogMerge, name, self._timed(getattr(LogMerge, name)))
+
+    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(call)
+        def timed(*given: Any, **named: Any) -> Any:
+            began = perf_counter()
+            try:
+                return call(*given, **named)
+            finally:
+                self.seconds += perf_counter() - began
+
+        return timed
+
+
+def main() -> None:
+    """Run until the input ends."""
+    order: dict[str, Any] = json.loads(sys.stdin.readline())
+    nodes = [{"name": f"n{number}", "settings": one} for number, one in enumerate(order["nodes"])]
+    capture = CaptureSpec("postgres_logs", {FOLDER: str(Path(order["folder"])), "gid_pattern": GID_PATTERN})
+    source = PartitionedSource(ConnectionSpec("nodes", "partitioned", {"nodes": json.dumps(nodes)}, capture=capture))
+    plain = PostgresSource(ConnectionSpec("plain", "postgres", order["nodes"][0]))
+    tables = [table_of(number, one) for number, one in enumerate(order["tables"])]
+    source.sent_tables.prepare(tables, READER)
+    plain.sent_tables.prepare(tables, PLAIN)
+    with source.reader.create(READER) as snapshot:
+        start = snapshot.position
+    with plain.reader.create(PLAIN) as snapshot:
+        plain_start = snapshot.position
+    warm()
+    merge = MergeTime()
+    _print_document({"ready": True})
+    for line in sys.stdin:
+        if json.loads(line)["plain"]:
+            stream: LogStream = plain.log.open_stream(PLAIN, plain_start, APPLICATION)
+            _print_document(_read(stream, plain.log.now, merge))
+        else:
+            stream = source.log.open_stream(READER, start, APPLICATION)
+            _print_document(_read(stream, source.log.now, merge))
+    for reader, one in ((READER, source), (PLAIN, plain)):
+        one.reader.end_other(reader, APPLICATION)
+        one.reader.remove(reader)
+        one.close()
+
+
+def _read(stream: LogStream, end: Callable[[], Lsn], merge: MergeTime) -> dict[str, Any]:
+    """Read up to `end`, which is asked for once the session is there. The time counts from there."""
+    began, cpu, merged = perf_counter(), process_time(), merge.seconds
+    wanted, reached = end(), Lsn(0)
+    records = transactions = size = 0
+    try:
+        while reached < wanted:
+            chunk = stream.read(0.05)
+            if chunk is not None:
+                reached = chunk.wal_end
+                records += chunk.count
+                size += len(chunk.data)
+                transactions += int((chunk.data[chunk.offsets[:-1]] == ord("C")).sum()) if chunk.count else 0
+            else:
+                stream.ask_position()
+    finally:
+        stream.close()
+    return {
+        "records": records,
+        "transactions": transactions,
+        "bytes": size,
+        "seconds": perf_counter() - began,
+        "cpu_s": process_time() - cpu,
+        "merge_s": merge.seconds - merged,
+    }
+
+
+def _print_document(document: dict[str, Any]) -> None:
+    print(json.dumps(document), flush=True)
+
+
+if __name__ == "__main__":
+    main()
