@@ -24,6 +24,7 @@ from server.health.endpoints import router as health
 from server.history.endpoints import router as history
 from server.lag.endpoints import router as lag
 from server.metrics.endpoints import router as metrics
+from server.nodes.endpoints import router as nodes
 from server.partitions.endpoints import router as partitions
 from server.queries.endpoints import router as queries
 from server.read_points.endpoints import router as read_points
@@ -59,6 +60,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     schema_versions,
     approvals,
     lag,
+    nodes,
     cycles,
     partitions,
     reloads,

@@ -1,4 +1,4 @@
-"""Commands that show what happened: `events`, `batches`, `engines`."""
+"""Commands that show what happened: `events`, `batches`, `engines`, `nodes`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from rich.markup import escape
 
 from server.cli.client import Api, Document, segment
 from server.cli.options import AsJson, Subscription, chosen_subscription, server_command
-from server.cli.output import Answer, out, print_json, remedy_line, state
+from server.cli.output import Answer, err, out, print_json, remedy_line, state
 from server.cli.output import table as print_table
-from server.wording import format_seconds
+from server.wording import format_seconds, format_size
 
 _SILENCE_S = 60.0
 """The server sends a comment at least every 15 s."""
+_MOST_NODES = 1000
+"""Page size that has all nodes of a source."""
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many of the newest.")]
 
 
@@ -130,3 +132,32 @@ def engines(api: Api) -> Answer:
     ]
     columns = ["engine", "version", "connection", "subscriptions", "last report"]
     return Answer({"engines": found}, lambda: print_table(columns, rows))
+
+
+@server_command
+def nodes(api: Api, subscription: Subscription = None) -> Answer:
+    """Nodes of a source that consists of several databases: how far each is read and applied, and which ones delay the others."""
+    name = chosen_subscription(api, subscription)
+    page = api.get(f"/subscriptions/{segment(name)}/nodes", page_size=_MOST_NODES)
+    rows = [
+        [
+            escape(item["name"]),
+            item["applied"],
+            item["read"],
+            item["source_end"],
+            None if item["lag_bytes"] is None else format_size(item["lag_bytes"]),
+            "[red]others wait for it[/]" if item["late"] else None,
+            item["at"],
+        ]
+        for item in page["items"]
+    ]
+    columns = ["node", "applied", "read", "end of its log", "behind", "note", "reported at"]
+
+    def note() -> None:
+        if not rows:
+            err.print("The source is one database.")
+        elif page["applied"] is not None:
+            err.print(f"As one position, which waits accept: {escape(page['applied'])}")
+
+    ends = {field: page[field] for field in ("applied", "source_end")}
+    return Answer({"subscription": name, **ends, "nodes": page["items"]}, lambda: print_table(columns, rows), note)

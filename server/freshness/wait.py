@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from engine.model.position import ZERO, MalformedPosition
-from engine.model.positions import ONLY_LOG, Marks, first_uncovered, single_mark
+from engine.model.position import ZERO, Lsn, MalformedPosition
+from engine.model.positions import ONLY_LOG, Mark, Marks, Reached, first_uncovered, single_mark
 from engine.model.table_state import TableStateKind
 from server.errors import FieldError, InvalidRequest, Problem, ReportedProblem
 from server.freshness.errors import FreshnessRefusedEarly, FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
+from server.freshness.node_progress import LATE_NODE_REMEDY, late_nodes_phrase
 from server.freshness.schemas import LeftOutTable, Receipt, ReceiptException, ReceiptTable, Staleness, WaitRequest
 from server.freshness.subscription_status import SubscriptionStatus, TableView
 from server.freshness.tracker import FreshnessTracker
@@ -312,7 +313,7 @@ class _Run:
 
     def _timed_out(self) -> WaitOutcome:
         status, marks = self._registry.status, self._marks
-        beyond = marks is not None and status.is_beyond_log(marks)
+        beyond = self._beyond_log
         absence = status.absence()
         estimate = None
         if marks is not None and not beyond and absence is None and not self._is_applied(marks):
@@ -320,9 +321,13 @@ class _Run:
         known = {**self._progress_fields(), "estimate_ms": estimate, "beyond_source": beyond}
         if absence is not None:
             known["cause"] = absence.cause
-        remedy = (
-            absence.remedy if absence is not None else _BEYOND.format(origin=status.form.origin) if beyond else None
-        )
+        remedy = None
+        if absence is not None:
+            remedy = absence.remedy
+        elif beyond:
+            remedy = _BEYOND.format(origin=status.form.origin)
+        elif late_nodes_phrase(status) is not None:
+            remedy = LATE_NODE_REMEDY
         if marks is not None and self._is_applied(marks):
             name = self._spec.subscription
             remedy = (
@@ -342,12 +347,26 @@ class _Run:
         if status.confirmed_position is None:
             known = f"; the last that is known is {status.text(status.applied)}" if status.applied is not None else ""
             return f"Where the target of '{name}' is was not known {waited}: {because or 'its run is about to begin'}{known}."
-        position = status.form.text(marks)
         if self._is_applied(marks):
+            position = status.form.text(marks)
             return f"'{name}' had applied {position}, but not all tables were live {waited}: {self._not_live()}."
-        ends = f", which lies beyond {status.text(status.source)}, the last known end of the source's log"
-        where = f"{position}{ends if status.is_beyond_log(marks) else ''}"
-        return f"'{name}' had applied {status.text(status.confirmed_position)} {waited}, not yet {where}."
+        return f"'{name}' had applied {self._how_far(marks, waited)}."
+
+    def _how_far(self, marks: Marks, waited: str) -> str:
+        """In the logs that delay the wait: the position that is reached in each, the wanted one, and the nodes that others wait for."""
+        status = self._registry.status
+        reached = status.confirmed_marks
+        marks = tuple(mark for mark in marks if first_uncovered(reached, (mark,)) is not None)
+        applied = _place(status, marks, reached, status.confirmed_position)
+        end = _place(status, marks, status.highest_marks, status.source)
+        ends = f", which lies beyond {end}, the last known end of the source's log" if self._beyond_log else ""
+        late = late_nodes_phrase(status)
+        return f"{applied} {waited}, not yet {status.form.text(marks)}{ends}{'' if late is None else f'; {late}'}"
+
+    @property
+    def _beyond_log(self) -> bool:
+        """Whether the position of the request is after the last known end of the log. One that was read as "now" is in it."""
+        return self._spec.marks is not None and self._registry.status.is_beyond_log(self._spec.marks)
 
     def _is_applied(self, marks: Marks) -> bool:
         """Whether the marks are applied and only tables delay the wait."""
@@ -378,6 +397,12 @@ class _Run:
 
     def _elapsed_ms(self) -> float:
         return round((self._loop.time() - self._began) * 1000, 3)
+
+
+def _place(status: SubscriptionStatus, marks: Marks, reached: Reached, merged: Lsn | None) -> str:
+    """Up to where the logs are reached that the marks name. `merged`: the same for the only log, or the merged one."""
+    named = tuple(Mark(mark.log, reached[mark.log]) for mark in marks if mark.log in reached)
+    return str(status.text(merged)) if marks[0].log == ONLY_LOG or not named else status.form.text(named)
 
 
 def _receipt(

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from engine.link.lag import LagBody, LagSpanPart
 from engine.model.lag import LagCause
+from server.freshness.node_progress import LATE_NODE_REMEDY
 from server.lag.schemas import LagCauseView, LagExplanation
 
 _TIERS: Mapping[LagCause, int] = {LagCause.GATHERING: 2, LagCause.COMPUTING: 1, LagCause.SLOW_COMMIT: 1}
@@ -20,7 +21,7 @@ _TITLES = {
     LagCause.COPY_RUNNING: "A table is copied: its changes are kept until the copy is complete.",
     LagCause.SLOW_SENDER: "The source has not sent all of its log yet: the process that sends it is still reading or decoding.",
     LagCause.SLOW_READER: "The engine reads the log more slowly than the source sends it: the source's sender waits for the engine.",
-    LagCause.SILENT_NODE: "Changes of other nodes wait for the log of the node that the evidence names: they are published in one order.",
+    LagCause.SILENT_NODE: "Changes of other nodes wait for the log of {nodes}, as transactions of all nodes have one order.",
     LagCause.AWAITING_KEEPALIVE: "The source has no change to send, and has not confirmed yet that its log ends there: a client waits for"
     " that position.",
     LagCause.HUGE_TRANSACTION: "One source transaction is most of a batch, which is visible only as a whole.",
@@ -34,7 +35,8 @@ _TITLES = {
     LagCause.GATHERING: "Changes wait to be sealed into a batch, or for the next stage.",
 }
 _REMEDIES = {
-    LagCause.LONG_OPEN_TRANSACTION: "End the transaction on the source, or wait for it: SELECT pg_terminate_backend(pid).",
+    LagCause.LONG_OPEN_TRANSACTION: "End the transaction on the source, or wait for it: SELECT pg_terminate_backend(pid); of a prepared one"
+    " COMMIT PREPARED or ROLLBACK PREPARED.",
     LagCause.TARGET_LOCK: "End the session on the target that holds the lock, or wait for it: SELECT pg_terminate_backend(pid).",
     LagCause.QUEUE_AT_BUDGET: "Remove the other causes first: the queue fills because the target is slower than the source. Or raise the"
     " subscription's queue.budget_bytes.",
@@ -43,8 +45,7 @@ _REMEDIES = {
     LagCause.SLOW_SENDER: "Look at the load of the source, and at what its sender waits for. Transactions on tables that are not replicated"
     " are decoded too: make large ones smaller.",
     LagCause.SLOW_READER: "Look at the load of the engine's machine, the disk of its queue, and the network between it and the source.",
-    LagCause.SILENT_NODE: "Look at the node: whether it runs, its load, its open and prepared transactions, and the network between it and"
-    " the engine.",
+    LagCause.SILENT_NODE: LATE_NODE_REMEDY,
     LagCause.AWAITING_KEEPALIVE: "Look at the network between the engine and the source, and at the load of the source: it was asked for a"
     " keepalive, and is asked again several times a second.",
     LagCause.HUGE_TRANSACTION: "Wait for it; write smaller transactions on the source if readers have to see parts of it earlier.",
@@ -78,7 +79,7 @@ def explained(body: LagBody) -> LagExplanation:
             cause=cause,
             share_ms=round(shares[cause], 1),
             share=round(shares[cause] / lag_ms, 4),
-            explanation=_TITLES[cause],
+            explanation=_TITLES[cause].format(nodes=longest[cause].evidence.get("nodes", "one node")),
             evidence=longest[cause].evidence,
             remedy=_REMEDIES[cause],
         )
@@ -95,6 +96,9 @@ def _shares(spans: Sequence[LagSpanPart]) -> dict[LagCause, float]:
         present = {span.cause for span in spans if span.from_ms >= begin and span.to_ms <= end}
         if LagCause.TARGET_LOCK in present:
             present -= _OF_WORK
+        if LagCause.SILENT_NODE in present:
+            # What a client waits for is that node's keepalive.
+            present.discard(LagCause.AWAITING_KEEPALIVE)
         first = min((_TIERS.get(cause, 0) for cause in present), default=0)
         counted = [cause for cause in present if _TIERS.get(cause, 0) == first]
         for cause in counted:

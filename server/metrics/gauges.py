@@ -14,6 +14,7 @@ from engine.link.cycles import LastCyclePart
 from engine.model.position import Lsn
 from engine.model.table_state import TableStateKind
 from server.clock import Clock
+from server.freshness.node_progress import NodeProgress, node_progress
 from server.freshness.subscription_status import SubscriptionStatus
 from server.freshness.tracker import FreshnessTracker
 from server.gateway.hub import Hub
@@ -96,6 +97,16 @@ _OF_CYCLES: tuple[tuple[str, str, Callable[[LastCyclePart, datetime], float]], .
 )
 
 
+_OF_NODES: tuple[tuple[str, str, Callable[[NodeProgress], float | None]], ...] = (
+    (
+        "penstock_node_lag_bytes",
+        "Log of a node that is not applied, of a subscription whose source has several.",
+        lambda node: node.lag_bytes,
+    ),
+    ("penstock_node_late", "1 while other nodes wait for this one.", lambda node: int(node.late)),
+)
+
+
 class Gauges(Collector):
     """Collected on the event loop, which owns the statuses."""
 
@@ -144,6 +155,7 @@ class Gauges(Collector):
                 statuses,
                 partial(_position, name),
             )
+        yield from _of_nodes(statuses)
         for name, text, of_cycle in _OF_CYCLES:
             yield _by_subscription(name, text, statuses, partial(self._of_cycle, of_cycle))
         yield _by_subscription(
@@ -212,6 +224,17 @@ def _by_subscription(
         if value is not None:
             family.add_metric([status.name], value)
     return family
+
+
+def _of_nodes(statuses: list[SubscriptionStatus]) -> Iterator[Metric]:
+    for name, text, read in _OF_NODES:
+        family = GaugeMetricFamily(name, text, labels=["subscription", "node"])
+        for status in statuses:
+            for node in node_progress(status):
+                value = read(node)
+                if value is not None:
+                    family.add_metric([status.name, node.name], value)
+        yield family
 
 
 def _states(statuses: list[SubscriptionStatus]) -> GaugeMetricFamily:

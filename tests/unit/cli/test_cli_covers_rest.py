@@ -46,6 +46,7 @@ COMMANDS = {
     "freshness_waits_create": "wait",
     "lag_explain": "lag explain",
     "ledger_get": "ledger",
+    "nodes_list": "nodes",
     "queries_create": "query",
     "read_points_create": "read-point create",
     "read_points_delete": "read-point delete",

@@ -121,6 +121,8 @@ def _gauges() -> Gauges:
         lag_bytes=2,
         lag_seconds=1.0,
         retained_bytes=4,
+        applied_of_logs={"": Lsn(1), "n1": Lsn(1)},
+        source_of_logs={"n1": Lsn(2)},
         cycle=LastCyclePart(number=1, taken_at=_NOW, seconds=2.0, bytes_read=3),
         at=_NOW,
     )

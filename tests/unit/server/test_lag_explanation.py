@@ -23,7 +23,7 @@ HUGE, COMPUTING, COMMIT, GATHERING = (
     LagCause.GATHERING,
 )
 HOT, KEY, SMALL, STARVED = LagCause.HOT_TABLE, LagCause.KEY_SKEW, LagCause.SMALL_BATCHES, LagCause.CPU_STARVED
-SENDER, KEEPALIVE = LagCause.SLOW_SENDER, LagCause.AWAITING_KEEPALIVE
+SENDER, KEEPALIVE, NODE = LagCause.SLOW_SENDER, LagCause.AWAITING_KEEPALIVE, LagCause.SILENT_NODE
 Span = tuple[LagCause, float, float]
 
 CASES: list[tuple[str, list[Span], list[tuple[LagCause, float]]]] = [
@@ -46,6 +46,8 @@ CASES: list[tuple[str, list[Span], list[tuple[LagCause, float]]]] = [
     ("a key and a starved stage", [(GATHERING, 600, 0), (KEY, 600, 0), (STARVED, 200, 0)], [(KEY, 500), (STARVED, 100)]),
     ("small batches and a slow sender", [(SENDER, 400, 0), (GATHERING, 600, 0), (SMALL, 600, 0)], [(SMALL, 400), (SENDER, 200)]),
     ("a keepalive alone", [(KEEPALIVE, 700, 0)], [(KEEPALIVE, 700)]),
+    ("a silent node, for which clients wait", [(KEEPALIVE, 700, 0), (NODE, 600, 0), (SENDER, 50, 0)],
+     [(NODE, 575), (KEEPALIVE, 100), (SENDER, 25)]),
     ("small batches behind a lock", [(GATHERING, 600, 0), (SMALL, 600, 0), (LOCK, 600, 0)], [(LOCK, 600)]),
     ("a full queue behind a lock", [(GATHERING, 600, 0), (LOCK, 600, 0), (BUDGET, 200, 0)], [(LOCK, 500), (BUDGET, 100)]),
 ]  # fmt: skip
@@ -115,3 +117,10 @@ def test_every_cause_is_explained() -> None:
     for cause in LagCause:
         (one,) = explained(body([(cause, 10, 0)])).causes
         assert one.remedy
+
+
+def test_the_silent_nodes_are_named() -> None:
+    parts = (LagSpanPart(cause=NODE, from_ms=900, to_ms=0, evidence={"nodes": "n1, {n2}"}),)
+    (cause,) = explained(LagBody(commit_lag_ms=900, spans=parts)).causes
+    assert "the log of n1, {n2}," in cause.explanation
+    assert cause.remedy.startswith("Look at the node")

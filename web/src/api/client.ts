@@ -13,6 +13,7 @@ export type Reload = Schemas["ReloadView"];
 export type RefusedRow = Schemas["RefusedRowView"];
 export type RefusedRowsOutcome = Schemas["RefusedRowsOutcome"];
 export type Event = Schemas["EventView"];
+export type Node = Schemas["NodeView"];
 export type Connection = Schemas["ConnectionView"];
 export type ConnectionPut = Schemas["ConnectionPut"];
 export type ConnectionKind = Schemas["ConnectionKindView"];

@@ -54,6 +54,21 @@ export const tablesQuery = (name: string, removed: boolean) =>
       ),
   });
 
+/** The nodes of the source; none if it is one database. */
+export const nodesQuery = (name: string) =>
+  queryOptions({
+    queryKey: [...keys.ofSubscription(name), "nodes"],
+    queryFn: ({ signal }) =>
+      everyItem((page_token) =>
+        answer(
+          client.GET("/api/v1/subscriptions/{name}/nodes", {
+            params: { path: { name }, query: { page_size: LARGEST_PAGE, page_token } },
+            signal,
+          }),
+        ),
+      ),
+  });
+
 export const tableQuery = (name: string, table_id: string) =>
   queryOptions({
     queryKey: [...keys.ofSubscription(name), "table", table_id],

@@ -844,6 +844,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/subscriptions/{name}/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the nodes of a source
+         * @description The nodes of a subscription's source, in the order of the connection: how far the log of each is read and applied, and which ones
+         *     delay the others. The list is empty if the source is one database.
+         */
+        get: operations["nodes_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/subscriptions/{name}/plans": {
         parameters: {
             query?: never;
@@ -4117,6 +4138,79 @@ export interface components {
             /** @description The table that stores its rows. */
             target: components["schemas"]["TableTarget"];
             target_table?: components["schemas"]["TargetTable"] | null;
+        };
+        /**
+         * NodePage
+         * @description A page of nodes, in the order of the source's connection.
+         */
+        NodePage: {
+            /**
+             * Applied
+             * @description `applied` of all nodes as one position, which waits accept; null: it is not known of every node, or there is none.
+             */
+            applied?: string | null;
+            /** Items */
+            items: components["schemas"]["NodeView"][];
+            /**
+             * Next Page Token
+             * @description Send it as `page_token` for the next page; null on the last one.
+             */
+            next_page_token?: string | null;
+            /**
+             * Source End
+             * @description `source_end` of all nodes, likewise.
+             */
+            source_end?: string | null;
+        };
+        /**
+         * NodeView
+         * @description One node of a subscription's source, by the last report of the engine. Positions are of the node's own log; null: not known.
+         * @example {
+         *       "applied": "0/16B3748",
+         *       "at": "2026-05-04T10:00:00.120Z",
+         *       "lag_bytes": 56,
+         *       "late": false,
+         *       "name": "n1",
+         *       "read": "0/16B3780",
+         *       "source_end": "0/16B3780"
+         *     }
+         */
+        NodeView: {
+            /**
+             * Applied
+             * @description Every transaction that the node committed before it is on the target.
+             */
+            applied: string | null;
+            /**
+             * At
+             * @description When the engine reported it.
+             */
+            at: string | null;
+            /**
+             * Lag Bytes
+             * @description Its log from `applied` to `source_end`.
+             */
+            lag_bytes: number | null;
+            /**
+             * Late
+             * @description Others wait for it: transactions in its log may come before theirs, or it cannot be reached and nothing is applied.
+             */
+            late: boolean;
+            /**
+             * Name
+             * @description Its name in `nodes` of the source's connection.
+             */
+            name: string;
+            /**
+             * Read
+             * @description Its log is read up to here.
+             */
+            read: string | null;
+            /**
+             * Source End
+             * @description The end of its log, which is looked up every few seconds.
+             */
+            source_end: string | null;
         };
         /**
          * OnRemoval
@@ -11899,6 +11993,70 @@ export interface operations {
                 };
             };
             /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    nodes_list: {
+        parameters: {
+            query?: {
+                /** @description Items per page; larger values than 1000 are reduced to it. */
+                page_size?: number;
+                /** @description `next_page_token` of the previous page. */
+                page_token?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodePage"];
+                };
+            };
+            /** @description `unauthenticated`: Authentication required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Permission denied */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `page_token_invalid`: Invalid page token */
             422: {
                 headers: {
                     [name: string]: unknown;

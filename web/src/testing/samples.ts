@@ -4,6 +4,7 @@ import type {
   Connection,
   ConnectionKind,
   Event,
+  Node,
   Partition,
   SourceTable,
   Subscription,
@@ -44,6 +45,17 @@ export const subscription = (changes: Partial<Subscription> = {}): Subscription 
     updated_at: NOW,
     ...changes,
   }) as Subscription;
+
+export const node = (changes: Partial<Node> = {}): Node => ({
+  name: "n1",
+  applied: "0/16B3748",
+  read: "0/16B3780",
+  source_end: "0/16B3780",
+  lag_bytes: 56,
+  late: false,
+  at: NOW,
+  ...changes,
+});
 
 export const cycle = (changes: Partial<Cycle> = {}): Cycle => {
   const counts = { rows_read: 12, rows_hashed: 0, rows_shared: 0, bytes_read: 2048, inserted: 10, updated: 2, deleted: 0 };

@@ -26,6 +26,7 @@ import { Tables } from "../subscriptionTables";
 import { BatchesPage } from "./batches";
 import { SubscriptionEventsPage } from "./events";
 import { SubscriptionFrame } from "./frame";
+import { NodesSection } from "./nodes";
 import { Pipeline } from "./pipeline";
 
 // What a first visit does not show is loaded when it is visited.
@@ -96,6 +97,7 @@ function Overview({ name }: { name: string }) {
           <Section title="Progress">
             <Progress subscription={found} />
           </Section>
+          <NodesSection subscription={found} />
           <FreshnessGoalSection subscription={name} table={null} />
           <Section title="Tables" aside={<Link href={addTableAddress(name)}>Add a table</Link>}>
             <Tables subscription={found} />

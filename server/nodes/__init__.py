@@ -1,0 +1,1 @@
+"""The nodes of subscriptions whose source consists of several databases."""
