@@ -76,7 +76,8 @@ class RunActivity:
         """
         reading = self._parts.source.safety.check_reader(self._parts.spec.reader)
         spans = _open_on_source(reading)
-        since_us, held_since_ms = self._intake.waiting_since_us, self._intake.held_since_ms
+        waits = (self._intake.waiting_since_us, reading.reader.held_since_us)
+        since_us, held_since_ms = min(filter(None, waits), default=None), self._intake.held_since_ms
         lag_ms = 0.0 if since_us is None else max(0.0, (self._clock.wall_us() - since_us) / 1000)
         spans += [*self._silent_nodes(reading.reader), *self._copies(held=self._orchestrator.held)]
         if held_since_ms is not None:

@@ -201,8 +201,8 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.TABLE_NODES_DIFFER: Policy(
         Action.PARK_TABLE,
-        "Give the table the same structure on each node that has it; it is copied again by itself then, if the subscription follows schema"
-        " changes. " + _RETRY_TABLE,
+        "Do what the reason asks for: give the table the same structure on each node that has it, or name its partitions in its place. It"
+        " is copied again by itself then, if the subscription follows schema changes. " + _RETRY_TABLE,
     ),
     FaultKind.TABLE_KEY_NOT_UNIQUE: Policy(
         Action.PARK_TABLE,

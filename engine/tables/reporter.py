@@ -249,6 +249,9 @@ class Reporter:
         `of_logs`: `applied` in each of several logs, by name.
         """
         logs = reader.logs if reader is not None else ()
+        lag_bytes = self._form.lag(source, applied) if source else None
+        if logs and of_logs:
+            lag_bytes = sum(max(0, log.end.value - of_logs[log.name].value) for log in logs if log.name in of_logs)
         if source is not None and captured is not None:
             source = max(source, captured)
         self._send(
@@ -263,7 +266,7 @@ class Reporter:
                 read_of_logs={log.name: log.read for log in logs if log.read is not None},
                 late_logs=tuple(log.name for log in logs if log.late),
                 applied_of_logs={ONLY_LOG: applied, **of_logs} if of_logs else {},
-                lag_bytes=self._form.lag(source, applied) if source and lag_seconds is not None else None,
+                lag_bytes=lag_bytes if source and lag_seconds is not None else None,
                 lag_seconds=lag_seconds,
                 retained_bytes=reader.retained_bytes if reader else None,
                 sealed_at=wall_time(times.sealed_us) if times else None,

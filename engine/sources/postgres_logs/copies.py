@@ -12,6 +12,7 @@ import psycopg
 from engine.model.absent_capabilities import NoRanges
 from engine.model.copies import KeyBound
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import RelationId
 from engine.model.position import Lsn
 from engine.model.quarantine import Texts
 from engine.model.schema import Column, TableSchema
@@ -115,9 +116,11 @@ class PartitionedCopies(NoRanges):
         for number, part in sorted(found.parts.items()):
             own = found.numbers_on(number)
             columns = tuple(_numbered(column, by_number, own, schema) for column in schema.columns)
-            there.append(
-                (self._nodes.all[number], replace(schema, relation=type(schema.relation)(part.oid), columns=columns))
-            )
+            rows = schema.row_filter
+            if rows is not None:
+                rows = replace(rows, columns=tuple((own[name], name) for _, name in rows.columns))
+            here = replace(schema, relation=RelationId(part.oid), columns=columns, row_filter=rows)
+            there.append((self._nodes.all[number], here))
         return there
 
 

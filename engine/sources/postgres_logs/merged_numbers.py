@@ -21,7 +21,11 @@ _PLACE_BITS = 20
 NEVER = 1 << 63
 """A position that no log reaches."""
 ROOM = 1 << 26
-"""Least distance of a mark from the number before it: transactions that may be released before it is reached. 67 million."""
+"""Least distance of a session's first mark from the number before it: transactions that may be released before it is reached. 67 million;
+and there are as many as the clock has gone on since, a million for each millisecond."""
+_BETWEEN = 1 << 22
+"""The same of other marks. Each one that is reached uses up so many numbers, and as long as there are fewer than 250 a second, the clock
+gives more."""
 _RESERVED = 1 << 32
 """Numbers that are reserved at once: those of four seconds."""
 
@@ -53,11 +57,14 @@ class MergedNumbers:
         self._marks: list[tuple[int, tuple[int, ...]]] = []
         """Those that are not reached, in ascending order, with their positions by node."""
 
-    def mark(self, positions: Sequence[int]) -> int:
-        """A number that is reached when everything up to these positions is in the merged log; 0 for a node that does not matter."""
+    def mark(self, positions: Sequence[int], room: int = _BETWEEN) -> int:
+        """A number that is reached when everything up to these positions is in the merged log; 0 for a node that does not matter.
+
+        `room`: least distance from the number before it.
+        """
         with self._lock:
             before = self._marks[-1][0] if self._marks else self.last
-            number = max(before + ROOM, self._clock(), self._least_mark)
+            number = max(before + room, self._clock(), self._least_mark)
             self._keep_reserved(number)
             self._marks.append((number, tuple(positions)))
             return number

@@ -25,7 +25,7 @@ from engine.sources.postgres_log.own_messages import own_records
 from engine.sources.postgres_log.stream import CHUNK_BYTES, PostgresLogStream
 from engine.sources.postgres_logs.consistent_cut import ConsistentCut, CutState, NodeSnapshot
 from engine.sources.postgres_logs.merged_chunk import ChunkWriter, Numbered
-from engine.sources.postgres_logs.merged_numbers import NEVER, MergedNumbers
+from engine.sources.postgres_logs.merged_numbers import NEVER, ROOM, MergedNumbers
 from engine.sources.postgres_logs.node_ends import NodeEnds
 from engine.sources.postgres_logs.node_log import Naming, NodeLog, is_part
 from engine.sources.postgres_logs.relations import Numbers, Relations, Structure, Why
@@ -147,7 +147,7 @@ class MergedStream:
         self._marked: list[int] = [0] * count
         """By node, the last end of its log that was taken."""
         # Transactions have numbers below every mark that an earlier reader has given, until all is read that was committed by now.
-        self._first = self._numbers.mark([NEVER] * count)
+        self._first = self._numbers.mark([NEVER] * count, ROOM)
         self._write_position([(node, Lsn(position)) for node, position in enumerate(after)])
         nodes.ends.ask()
         self._merge.ask_marks()

@@ -42,8 +42,10 @@ class Naming:
     """How the records of global transactions name them.
 
     `gid`: finds the id, as the group `gtid`, in the gid of a prepared part, and the nodes, by name and separated by commas, in the group
-    `participants`, if it has one. A gid that it does not match is the id as a whole. `own_prefix`: prefix of the logical message in the
-    coordinator's transaction whose content is the id, and in a second line the participants; None: the coordinator has no part.
+    `participants`, if it has one. A gid that it does not match is the id as a whole. If participants are
+    listed, an id may name one transaction only: a part counts as soon as it is read, also if it is rolled back and prepared again later.
+    `own_prefix`: prefix of the logical message in the coordinator's transaction whose content is the id, and in a second line the
+    participants; None: the coordinator has no part.
     """
 
     gid: re.Pattern[str]

@@ -80,7 +80,7 @@ class PartitionedReader:
         return self._left(self._nodes.each(lambda node: node.source.reader.release(node.slot(reader))))
 
     def remove(self, reader: str) -> list[str]:
-        left = self._left(self._nodes.each(lambda node: node.source.reader.remove(node.slot(reader))))
+        left = self._left(self._nodes.each(lambda node: _removed(node, reader)))
         if not left and self._folder is not None:
             self._folder.remove()
         return left
@@ -125,3 +125,11 @@ class PartitionedReader:
     def _why_lost(node: Node, one: ReaderStatus) -> str | None:
         why = one.lost if one.exists else "the replication slot is gone"
         return None if why is None else f"node {node.name}: {why}"
+
+
+def _removed(node: Node, reader: str) -> list[str]:
+    """What could not be dropped on a node; everything if it cannot be reached."""
+    try:
+        return node.source.reader.remove(node.slot(reader))
+    except EngineFault as fault:
+        return [f"replication slot and publications {node.slot(reader)}: {fault.detail}"]

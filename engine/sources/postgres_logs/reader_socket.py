@@ -166,12 +166,21 @@ class _Handler(socketserver.BaseRequestHandler):
 
 
 def request_mark(folder: Path, *, flushed: bool) -> Lsn | None:
-    """A mark of the reader; None if no reader is there. Raises EngineFault(SOURCE_TIMEOUT) if it does not answer."""
+    """A mark of the reader; None if no reader is there, or it ends meanwhile: it gives no more numbers then.
+
+    Raises EngineFault(SOURCE_TIMEOUT) if it does not answer.
+    """
     with _connected(folder) as lines:
         if lines is None:
             return None
-        lines.write({"mark": flushed})
-        return Lsn(int(_answered(lines)["position"]))
+        try:
+            lines.write({"mark": flushed})
+            found = lines.read()
+        except TimeoutError as error:
+            raise _silent() from error
+        except ConnectionError:
+            return None
+        return None if found is None else Lsn(int(found["position"]))
 
 
 def request_state(folder: Path) -> StreamState | None:
@@ -210,10 +219,14 @@ def _answered(lines: _Lines) -> dict[str, Any]:
     try:
         found = lines.read()
     except TimeoutError as error:
-        raise EngineFault(FaultKind.SOURCE_TIMEOUT, "log reader", "it has not answered in time") from error
+        raise _silent() from error
     if found is None:
         raise EngineFault(FaultKind.SOURCE_TIMEOUT, "log reader", "it ended while it was asked for a position")
     return found
+
+
+def _silent() -> EngineFault:
+    return EngineFault(FaultKind.SOURCE_TIMEOUT, "log reader", "it has not answered in time")
 
 
 @contextmanager
@@ -231,7 +244,7 @@ def _connected(folder: Path) -> Iterator[_Lines | None]:
         lines = _Lines(connection)
         try:
             yield lines
-        except (ConnectionError, BrokenPipeError) as error:
+        except ConnectionError as error:
             detail = "it ended while it was asked for a position"
             raise EngineFault(FaultKind.SOURCE_TIMEOUT, "log reader", detail) from error
         finally:

@@ -15,6 +15,7 @@ import pytest
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy, CaptureSpec, ConnectionSpec
+from engine.sort.merge_records import Order
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -63,13 +64,11 @@ def shop(pg18: EmbeddedPostgres, database_on: Callable[..., Database]) -> Iterat
         nodes.close()
 
 
-@pytest.fixture(params=["causal", "strict"])
-def replica(shop: Shop, replicate: Callable[..., Replica], request: pytest.FixtureRequest) -> Replica:
+@pytest.fixture
+def replica(shop: Shop, replicate: Callable[..., Replica], order: Order) -> Replica:
     databases, _ = shop
     listed = [{"name": f"n{number}", "settings": dict(one.settings)} for number, one in enumerate(databases)]
-    capture = CaptureSpec(
-        "postgres_logs", {"gid_pattern": "^(?P<gtid>.+)@", "own_prefix": OWN, "order": str(request.param)}
-    )
+    capture = CaptureSpec("postgres_logs", {"gid_pattern": "^(?P<gtid>.+)@", "own_prefix": OWN, "order": order.value})
     source = ConnectionSpec("shop", "partitioned", {"nodes": json.dumps(listed)}, capture=capture)
     batch = BatchPolicy(max_transactions=1)
     return replicate(databases[0], [table("accounts"), table("shared")], source=source, batch=batch)
@@ -174,11 +173,16 @@ def assert_like_the_nodes(shop: Shop, replica: Replica) -> None:
     assert sorted(replica.query("SELECT id, amount FROM shared")) == sorted(shared)
 
 
-def test_transactions_over_nodes_are_whole_at_every_batch(shop: Shop, replica: Replica) -> None:
+@pytest.mark.parametrize(
+    ("order", "faults"),
+    [(Order.CAUSAL, ["node", "reader", "engine"]), (Order.STRICT, ["node"])],
+    ids=[order.value for order in (Order.CAUSAL, Order.STRICT)],
+)
+def test_transactions_over_nodes_are_whole_at_every_batch(shop: Shop, replica: Replica, faults: list[str]) -> None:
     databases, nodes = shop
     rng, sums = random.Random(7), Sums(replica)
     assert replica.query(SUMS) == [EXPECTED]
-    for ends in ("node", "reader", "engine", "nothing"):
+    for ends in (*faults, "nothing"):
         with sums.read():
             for _ in range(2):
                 move(shop, rng)
