@@ -18,8 +18,8 @@ from tests.pg.postgres_logs.nodes import Copy, Nodes, nodes_on
 LIMIT = 128 * 1024
 OTHER = 10_000_000
 """What is added to the keys of the second node."""
-ROWS = 50_000
-"""Of each node: a little more than 1.25 MiB of records."""
+ROWS = 90_000
+"""Of each node: more than 20 times LIMIT of records on both together."""
 
 
 def prepare_large(nodes: Nodes) -> None:
