@@ -80,7 +80,12 @@ class PartitionedReader:
         return self._left(self._nodes.each(lambda node: node.source.reader.release(node.slot(reader))))
 
     def remove(self, reader: str) -> list[str]:
-        left = self._left(self._nodes.each(lambda node: _removed(node, reader)))
+        """As the protocol says; what a node keeps that cannot be reached is among what is left. Raises its fault if none can be."""
+        found = self._nodes.each(lambda node: _removed(node, reader))
+        faults = [one for one in found if isinstance(one, EngineFault)]
+        if len(faults) == len(found):
+            raise faults[0]
+        left = self._left([_kept(node, reader, one) for node, one in zip(self._nodes, found, strict=True)])
         if not left and self._folder is not None:
             self._folder.remove()
         return left
@@ -127,9 +132,15 @@ class PartitionedReader:
         return None if why is None else f"node {node.name}: {why}"
 
 
-def _removed(node: Node, reader: str) -> list[str]:
-    """What could not be dropped on a node; everything if it cannot be reached."""
+def _removed(node: Node, reader: str) -> list[str] | EngineFault:
+    """What could not be dropped on a node; the fault if it cannot be asked."""
     try:
         return node.source.reader.remove(node.slot(reader))
     except EngineFault as fault:
-        return [f"replication slot and publications {node.slot(reader)}: {fault.detail}"]
+        return fault
+
+
+def _kept(node: Node, reader: str, found: list[str] | EngineFault) -> list[str]:
+    if not isinstance(found, EngineFault):
+        return found
+    return [f"replication slot and publications {node.slot(reader)}: {found.detail}"]
