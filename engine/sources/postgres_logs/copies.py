@@ -9,14 +9,13 @@ from dataclasses import replace
 
 import psycopg
 
-from engine.model.absent_capabilities import NoRanges
-from engine.model.copies import KeyBound
+from engine.model.absent_capabilities import WholeTablesOnly
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId
 from engine.model.position import Lsn
 from engine.model.quarantine import Texts
 from engine.model.schema import Column, TableSchema
-from engine.model.source import ExportedSnapshot, KeyWalk, TableSplit
+from engine.model.source import ExportedSnapshot, TableSplit
 from engine.model.subscription import TableSpec
 from engine.sources.postgres import splits
 from engine.sources.postgres.connect import SOURCE
@@ -33,8 +32,8 @@ _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _EXPORT = "SELECT pg_export_snapshot(), pg_current_snapshot()::text"
 
 
-class PartitionedCopies(NoRanges):
-    """`SnapshotSource` by a snapshot of each node and COPY."""
+class PartitionedCopies(WholeTablesOnly):
+    """`SnapshotSource` by a snapshot of each node and COPY. The rows of a range of keys are on several nodes, so none is walked."""
 
     def __init__(self, nodes: Nodes, tables: NodeTables, folder: ReaderFolder | None) -> None:
         self._nodes = nodes
@@ -83,18 +82,6 @@ class PartitionedCopies(NoRanges):
             for node, there in self._on_nodes(schema)
             for split in splits.key_splits(node.connector, there, keys)
         ]
-
-    def walk_key(
-        self,
-        schema: TableSchema,
-        after: KeyBound | None,
-        split_bytes: int,
-        most_splits: int,
-        above_bytes: int | None = None,
-    ) -> KeyWalk | None:
-        """None: the rows of a range of keys are on several nodes."""
-        del schema, after, split_bytes, most_splits, above_bytes
-        return None
 
     def read_split(self, split: TableSplit, snapshot: str) -> Iterator[bytes]:
         node = self._nodes.named(split.node)
