@@ -192,8 +192,8 @@ def open_stream(
 class PostgresLogStream:
     """LogStream over one replication session. Used by one thread; a second one sends status messages (`keep_alive`).
 
-    With `two_phase` several streams can be read by one thread: `read(0.0)` then returns without a pause, and once it has returned None,
-    all that has arrived was returned; `fileno` becomes readable when more arrives.
+    With `two_phase` several streams can be read by one thread: `read(0.0)` then returns without a pause. Once it has returned None and
+    `pause_s` is 0, all that has arrived was returned; `fileno` becomes readable when more arrives.
     """
 
     def __init__(
@@ -251,6 +251,11 @@ class PostgresLogStream:
         """The position that was read: what the session sends of the log up to it was returned. Before anything was read it is the
         session's start, and 0 with `two_phase`."""
         return Lsn(self._wal_end)
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds in which `read` does not receive, so that reads are few and large; 0 if it does."""
+        return 0.0 if self._leftover else max(0.0, self._last_read + self._nap - time.monotonic())
 
     def fileno(self) -> int:
         """The descriptor that becomes readable when something arrives, for a wait for several streams."""
@@ -322,8 +327,8 @@ class PostgresLogStream:
         """Receive what arrives by the deadline, after the pause of paced reading."""
         now = time.monotonic()
         rest = self._last_read + self._nap - now
-        if self._two_phase:
-            rest = min(rest, deadline - now)
+        if self._two_phase and rest > deadline - now:
+            return False
         if rest > 0:
             time.sleep(rest)
         self._last_read = time.monotonic()

@@ -41,8 +41,6 @@ _TELL_S = 1.0
 is in the target with the data. Not measured."""
 _STATE_S = 0.2
 """Seconds between two notes of the stream's state for others."""
-_NAPS = ((192 * 1024, 0.020), (16 * 1024, 0.010), (1, 0.001))
-"""Bytes of one round of reads, and the pause in seconds after it: fewer and larger reads cost sources less (see postgres_log.stream)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +202,11 @@ class MergedStream:
     def read(self, timeout_s: float) -> RecordChunk | None:
         deadline = time.monotonic() + timeout_s
         while not self._out:
-            received = self._receive()
+            self._receive()
             self._advance()
             if self._out:
                 break
-            if not self._wait(deadline, received):
+            if not self._wait(deadline):
                 return None
         return self._out.popleft()
 
@@ -227,9 +225,9 @@ class MergedStream:
     def close(self) -> None:
         self._nodes.opened.close()
 
-    def _receive(self) -> int:
-        """Read what has arrived of each node; returns its bytes."""
-        received, read = 0, self._read_now()
+    def _receive(self) -> None:
+        """Read what has arrived of each node, unless its stream pauses."""
+        read = self._read_now()
         for node, (stream, log) in enumerate(zip(self._nodes.streams, self._logs, strict=True)):
             if node in read and log.held_bytes >= self._keeping.memory_bytes:
                 log.spool()
@@ -239,8 +237,6 @@ class MergedStream:
                     break
                 log.feed(chunk)
                 self._merge.heard(node, chunk.wal_end.value, stream.clock_us if chunk.count == 0 else 0)
-                received += len(chunk.data)
-        return received
 
     def _read_now(self) -> Collection[int]:
         """The nodes that are read: those whose transactions fit in memory, and those without which nothing more could be released."""
@@ -440,20 +436,18 @@ class MergedStream:
         position = Lsn(self._numbers.last) if end is None else end
         self._out.append(RecordChunk(data, offsets, controls, payloads, position))
 
-    def _wait(self, deadline: float, received: int) -> bool:
+    def _wait(self, deadline: float) -> bool:
         """Wait for something to do. False at the deadline, or if `wake` is readable."""
         now = time.monotonic()
-        nap = next((nap for least, nap in _NAPS if received >= least), 0.0)
-        if nap and now + nap < deadline:
-            time.sleep(nap)
-            return True
-        watched = [self._nodes.streams[node].fileno() for node in self._read_now()]
-        watched += [
-            self._nodes.ends.answered,
-            self._nodes.asked.answered,
-            *([] if self._wake is None else [self._wake]),
-        ]
         until = min(deadline, now + (_ASK_S if self._late() else _TELL_S))
+        watched = [self._nodes.ends.answered, self._nodes.asked.answered, *([] if self._wake is None else [self._wake])]
+        for node in self._read_now():
+            stream = self._nodes.streams[node]
+            pause = stream.pause_s
+            if pause:
+                until = min(until, now + pause)
+            else:
+                watched.append(stream.fileno())
         ready, _, _ = select.select(watched, [], [], max(0.0, until - now))
         return self._wake not in ready and time.monotonic() < deadline
 

@@ -123,6 +123,7 @@ class FedStream:
 
     verified = True
     clock_us = 0
+    pause_s = 0.0
 
     def __init__(self, chunks: Iterable[RecordChunk | None]) -> None:
         self._chunks = iter(chunks)

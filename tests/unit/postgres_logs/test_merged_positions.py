@@ -28,6 +28,7 @@ class SilentStream:
     verified = True
     read_to = Lsn(0)
     clock_us = 0
+    pause_s = 0.0
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
