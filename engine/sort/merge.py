@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -96,8 +97,7 @@ class _Global:
         return 1 + max((part.stamp for part in self.prepared.values()), default=-1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Queued:
+class _Queued(NamedTuple):
     entry: Entry
     stamp: int
     of: _Global
@@ -259,14 +259,9 @@ class LogMerge:
 
         Raises EngineFault(LOG_UNREADABLE) if commits of global transactions contradict each other.
         """
-        found: list[Merged] = []
-        step = self._strict if self._order is Order.STRICT else self._causal
-        while True:
-            released = step()
-            if released is None:
-                self._check_circles()
-                return found
-            found.append(released)
+        found = list(self._strict() if self._order is Order.STRICT else self._causal())
+        self._check_circles()
+        return found
 
     def hold(self, ends: Sequence[int] | None) -> None:
         """Release nothing that ends after these positions, by node, until this is called again; None: everything.
@@ -391,7 +386,7 @@ class LogMerge:
             if entry.kind is EntryKind.ROLLBACK_PREPARED:
                 return None
             # A part that only locked rows: some versions send nothing when it is prepared.
-            self._prepare(log, replace(entry, kind=EntryKind.PREPARE, place=NO_ROWS, begin=entry.end))
+            self._prepare(log, entry._replace(kind=EntryKind.PREPARE, place=NO_ROWS, begin=entry.end))
             found = log.prepared.pop(entry.gtid)
         unneeded, dropped = None, entry.kind is EntryKind.ROLLBACK_PREPARED and not found.released
         if dropped:
@@ -469,29 +464,46 @@ class LogMerge:
         with what precedes it there, or the coordinator's commit."""
         if isinstance(head, _Run) or head.of.released or head.entry.kind not in COMMITS:
             return None
-        before = next((node for node, part in head.of.prepared.items() if not part.passed), None)
-        if before is None and head.entry.kind is EntryKind.COMMIT_PREPARED and head.of.own is not None:
+        for node, part in head.of.prepared.items():
+            if not part.passed:
+                return node
+        if head.entry.kind is EntryKind.COMMIT_PREPARED and head.of.own is not None:
             return head.of.own[0]
-        return before
+        return None
 
     def _is_ready(self, queued: _Queued) -> bool:
         if queued.entry.kind in (EntryKind.PREPARE, EntryKind.ROLLBACK_PREPARED) or queued.of.released:
             return True
         return not self._unread(queued.of)
 
-    def _causal(self) -> Merged | None:
-        for log in self._nodes:
-            head = log.queue[0] if log.queue and not log.is_past else None
-            if isinstance(head, _Run):
-                count = _up_to(head, log.most)
-                self._cut(log, head, count, log.floor)
-                nodes = np.full(count, log.number, np.uint8)
-                return LocalRun(nodes, head.ends[:count], head.times_us[:count], head.places[:count])
-            if head is not None and self._is_ready(head) and self._waits_for(head) is None:
-                return self._deliver(log, head)
+    def _causal(self) -> Iterator[Merged]:
+        """What each node has until it waits for another one, as often as that releases something."""
+        released = True
+        while released:
+            released = False
+            for log in self._nodes:
+                while (found := self._next_of(log)) is not None:
+                    released = True
+                    yield found
+
+    def _next_of(self, log: _Node) -> Merged | None:
+        if not log.queue or log.is_past:
+            return None
+        head = log.queue[0]
+        if isinstance(head, _Run):
+            count = _up_to(head, log.most)
+            self._cut(log, head, count, log.floor)
+            nodes = np.full(count, log.number, np.uint8)
+            return LocalRun(nodes, head.ends[:count], head.times_us[:count], head.places[:count])
+        if self._is_ready(head) and self._waits_for(head) is None:
+            return self._deliver(log, head)
         return None
 
-    def _strict(self) -> Merged | None:
+    def _strict(self) -> Iterator[Merged]:
+        while (found := self._next_of_all()) is not None:
+            yield found
+
+    def _next_of_all(self) -> Merged | None:
         # What waits for a record of another log comes after it, whatever its stamp is.
         nodes = [
             log for log in self._nodes if not log.is_past and (not log.queue or self._waits_for(log.queue[0]) is None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +37,7 @@ COMMITS = frozenset({EntryKind.OWN_COMMIT, EntryKind.COMMIT_PREPARED})
 """Those that decide that it is committed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A record of one node's log that belongs to the global transaction `gtid`. `end`: its end in that log; `time_us`: its time there."""
 
     kind: EntryKind
@@ -77,8 +77,7 @@ class Global:
     """The nodes that rolled their part back: what is right only its owner knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(NamedTuple):
     """A node has committed its part of a global transaction that was released before."""
 
     gtid: str
@@ -87,8 +86,7 @@ class Closed:
     time_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(NamedTuple):
     """A record that releases nothing: a PREPARE, or a rollback."""
 
     kind: EntryKind

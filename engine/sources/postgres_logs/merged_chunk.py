@@ -20,7 +20,7 @@ from engine.records.messages import logs_record, parse_truncate
 from engine.records.relation import Announced, AnnouncedColumn, apart, relation_record
 from engine.sort.merge_records import LocalRun
 from engine.sources.postgres import frames
-from engine.sources.postgres_logs.moved_rows import RowKeys, keys_of, put_first
+from engine.sources.postgres_logs.moved_rows import RowKeys, keys_of, may_remove, put_first
 from engine.sources.postgres_logs.node_log import NodeLog, Part, Piece, Transactions
 from engine.sources.postgres_logs.relations import Relations, View, Why
 
@@ -32,6 +32,8 @@ _NO_TYPE = b"Y" + bytes(6)
 """A type record that describes no type."""
 _LEFT_OUT = np.isin(np.arange(256), np.frombuffer(b"BCbPRYO", np.uint8))
 """By type: records that are not copied. The merged log has its own ones that begin, end and announce; origins are the nodes'."""
+_ALL = np.empty(0, np.bool_)
+"""In place of which records are written: all."""
 _UNKNOWN = -1
 """Result of a kernel: a record names a table that was not announced."""
 
@@ -86,7 +88,7 @@ class ChunkWriter:
 
     def parts(self, parts: Sequence[Part]) -> Iterator[None]:
         """Write the rows of parts, after the structures that they have, and drop them. Yields when a chunk is full: it is taken then."""
-        firsts = put_first([_keys_of(part) for part in parts]) if len(parts) > 1 else None
+        firsts = put_first([_keys_of(part) for part in parts]) if len(parts) > 1 and _may_remove(parts) else None
         for part, first in zip(parts, firsts, strict=True) if firsts is not None else ():
             yield from self._part(part, first, last=False)
         for number, part in enumerate(parts):
@@ -121,6 +123,9 @@ class ChunkWriter:
                 piece.kept.drop()
 
     def _in_chunks(self, rows: _Rows, wanted: Array | None) -> Iterator[None]:
+        if len(rows.data) <= self._chunk_bytes - self.bytes:
+            self._rows(rows, wanted)
+            return
         at = 0
         while at < rows.count:
             stop = rows.fitting(at, self._chunk_bytes - self.bytes)
@@ -204,7 +209,7 @@ class ChunkWriter:
             self._record(record)
 
     def _rows(self, rows: _Rows, wanted: Array | None) -> None:
-        truncates = np.flatnonzero(rows.data[rows.offsets[:-1]] == _T_TRUNCATE).tolist()
+        truncates = np.flatnonzero(rows.types == _T_TRUNCATE).tolist()
         at = 0
         for each in truncates:
             self._plain_rows(rows.cut(at, each), None if wanted is None else wanted[at:each])
@@ -232,17 +237,18 @@ class ChunkWriter:
     def _plain_rows(self, rows: _Rows, wanted: Array | None) -> None:
         """Rows without records that truncate."""
         own, numbers = rows.view.numbers
-        for oid in _tables_in(rows.data, rows.offsets, own):
-            self._announce(rows.view.node, *rows.view.by_oid[int(oid)])
-        out, sizes = np.empty(len(rows.data), np.uint8), np.empty(rows.count, np.int32)
-        left_out = _LEFT_OUT[rows.data[rows.offsets[:-1]]]
-        if wanted is not None:
-            left_out = left_out | ~wanted
-        written = _write_rows(rows.data, rows.offsets, left_out, own, numbers, out, sizes)
+        out, sizes, tables = (
+            np.empty(len(rows.data), np.uint8),
+            np.empty(rows.count, np.int32),
+            np.zeros(len(own), np.bool_),
+        )
+        chosen = _ALL if wanted is None else wanted
+        written, size = _write_rows(rows.data, rows.offsets, _LEFT_OUT, chosen, own, numbers, out, sizes, tables)
         if written == _UNKNOWN:
             raise _unannounced()
-        sizes = sizes[:written]
-        self._add(out[: int(sizes.sum())], sizes)
+        for oid in own[tables].tolist():
+            self._announce(rows.view.node, *rows.view.by_oid[oid])
+        self._add(out[:size], sizes[:written])
 
     def _record(self, record: bytes) -> None:
         self._add(np.frombuffer(record, np.uint8), np.array([len(record)], np.int32))
@@ -276,6 +282,12 @@ class _Rows:
     def count(self) -> int:
         return len(self.offsets) - 1
 
+    @property
+    def types(self) -> Array:
+        """The type of each record: uint8."""
+        found: Array = self.data[self.offsets[:-1]]
+        return found
+
 
 def _with_rows(held: Transactions) -> Iterator[tuple[int, bytes]]:
     """Number and record of each table of which there are rows."""
@@ -288,7 +300,7 @@ def _named_in(rows: _Rows) -> set[int]:
     """The node's own numbers of the tables that records change or truncate."""
     own, _ = rows.view.numbers
     found = set(_tables_in(rows.data, rows.offsets, own).tolist())
-    for each in np.flatnonzero(rows.data[rows.offsets[:-1]] == _T_TRUNCATE).tolist():
+    for each in np.flatnonzero(rows.types == _T_TRUNCATE).tolist():
         record = rows.data[rows.offsets[each] : rows.offsets[each + 1]].tobytes()
         found.update(parse_truncate(record, streamed=False)[1])
     return found & rows.view.by_oid.keys()
@@ -301,8 +313,16 @@ def _rows_of(part: Part, piece: Piece, at: int) -> Iterator[tuple[int, _Rows]]:
     borders = [*part.views[1:], (part.count, part.views[0][1])]
     for (begin, view), (end, _) in zip(part.views, borders, strict=True):
         first, stop = max(begin - at, 0), min(end - at, piece.count)
-        if stop > first:
+        if stop - first == piece.count:
+            yield 0, _Rows(view, data, offsets.astype(np.int64))
+        elif stop > first:
             yield first, _Rows(view, data, offsets).cut(first, stop)
+
+
+def _may_remove(parts: Sequence[Part]) -> bool:
+    """Whether a record of these parts may leave no row with the key that its row had."""
+    pieces = (piece.kept.read() for part in parts for piece in part.pieces)
+    return any(may_remove(data, offsets.astype(np.int64)) for offsets, data in pieces)
 
 
 def _keys_of(part: Part) -> RowKeys:
@@ -310,7 +330,7 @@ def _keys_of(part: Part) -> RowKeys:
     at = 0
     for piece in part.pieces:
         for first, rows in _rows_of(part, piece, at):
-            for column, keys in zip(found, keys_of(rows.data, rows.offsets, rows.view.by_oid), strict=True):
+            for column, keys in zip(found, keys_of(rows.data, rows.offsets, rows.view), strict=True):
                 column[at + first : at + first + rows.count] = keys
         at += piece.count
     return found
@@ -393,20 +413,31 @@ def _write_run(data: Array, offsets: Array, given: _Given, out: Array, sizes: Ar
 
 @kernel
 def _write_rows(
-    data: Array, offsets: Array, left_out: Array, own: Array, numbered: Array, out: Array, sizes: Array
-) -> int:
-    """Write records, but those that are left out (bool, by record); returns their number."""
+    data: Array,
+    offsets: Array,
+    left_out: Array,
+    wanted: Array,
+    own: Array,
+    numbered: Array,
+    out: Array,
+    sizes: Array,
+    tables: Array,
+) -> tuple[int, int]:
+    """Write records, but those of types that are left out (bool, by type) and those that are not wanted (bool, by record; empty: all are),
+    and mark the tables of their rows. Returns the number of records and of bytes."""
     at = record = 0
     for i in range(offsets.size - 1):
         p, q = offsets[i], offsets[i + 1]
-        if left_out[i]:
+        if left_out[data[p]] or (wanted.size > 0 and not wanted[i]):
             continue
         if not _copy(data, p, q, own, numbered, 0, own.size, out, at):
-            return _UNKNOWN
+            return _UNKNOWN, 0
+        if data[p] in (_T_INSERT, _T_UPDATE, _T_DELETE):
+            tables[np.searchsorted(own, _be32(data, p + 1))] = True
         sizes[record] = q - p
         record += 1
         at += q - p
-    return record
+    return record, at
 
 
 @kernel
@@ -441,10 +472,11 @@ def warm() -> None:
     own, numbers = view.numbers
     record = np.array(list(b"I\0\0\0\1N\0\1t\0\0\0\0011"), np.uint8)
     offsets = np.array([0, len(record)])
-    keys_of(record, offsets, view.by_oid)
+    may_remove(record, offsets)
+    keys_of(record, offsets, view)
     _tables_in(record, offsets, own)
-    out, sizes = np.empty(len(record), np.uint8), np.empty(1, np.int32)
-    _write_rows(record, offsets, np.zeros(1, np.bool_), own, numbers, out, sizes)
+    out, sizes, tables = np.empty(len(record), np.uint8), np.empty(1, np.int32), np.zeros(1, np.bool_)
+    _write_rows(record, offsets, _LEFT_OUT, _ALL, own, numbers, out, sizes, tables)
     none, number = np.zeros(1, np.int64), np.zeros(1, np.uint64)
     given = _Given(none, none, none, number, number, np.array([0, len(own)]), own, numbers)
     _write_run(record, offsets, given, out, sizes)

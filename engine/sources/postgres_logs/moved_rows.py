@@ -7,14 +7,14 @@ records that are put first, and not parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.platform.compiled import Array, kernel
-from engine.records.relation import parse_relation
+from engine.sources.postgres_logs.relations import View
 
 _T_INSERT, _T_UPDATE, _T_DELETE = (ord(letter) for letter in "IUD")
 _T_KEY, _T_OLD, _V_TEXT = (ord(letter) for letter in "KOt")
@@ -31,22 +31,22 @@ class RowKeys(NamedTuple):
     after: Array
 
 
-def keys_of(data: Array, offsets: Array, records: Mapping[int, tuple[int, bytes]]) -> RowKeys:
+def may_remove(data: Array, offsets: Array) -> bool:
+    """Whether one of these records may leave no row with the key that its row had: it deletes a row, or has a row's old values."""
+    return bool(_may_remove(data, offsets))
+
+
+def keys_of(data: Array, offsets: Array, view: View) -> RowKeys:
     """The keys of row changes.
 
     Args:
-        data, offsets: records and their borders (count + 1). records: by a table's own number, its number and relation record in the merged
-            log, whose columns of the replica identity are the key.
+        data, offsets: records and their borders (count + 1). view: their structures, whose columns of the replica identity are the key.
     """
     count = len(offsets) - 1
     found = RowKeys(np.zeros(count, np.uint64), np.zeros(count, np.uint64))
-    owns = np.array(sorted(records), np.int64)
-    columns = [[column.identity for column in parse_relation(records[int(oid)][1]).columns] for oid in owns]
-    flags = np.zeros((len(owns), max(map(len, columns), default=0)), np.bool_)
-    for row, identity in enumerate(columns):
-        flags[row, : len(identity)] = identity
-    numbers = np.array([records[int(oid)][0] for oid in owns], np.uint64)
-    _hash_keys(data, offsets, owns, numbers, flags, found.before, found.after)
+    owns, numbers = view.numbers
+    seeds = (_SEED ^ numbers.astype(np.uint64)) * _PRIME
+    _hash_all(data, offsets, owns, seeds, view.keys, _PRIME, found.before, found.after)
     return found
 
 
@@ -171,8 +171,10 @@ def _hash_all(
                 before[i] = after[i]
 
 
-def _hash_keys(
-    data: Array, offsets: Array, owns: Array, numbers: Array, flags: Array, before: Array, after: Array
-) -> None:
-    seeds = (_SEED ^ numbers) * _PRIME
-    _hash_all(data, offsets, owns, seeds, flags, _PRIME, before, after)
+@kernel
+def _may_remove(data: Array, offsets: Array) -> bool:
+    for i in range(offsets.size - 1):
+        kind = data[offsets[i]]
+        if kind == _T_DELETE or (kind == _T_UPDATE and data[offsets[i] + 5] in (_T_KEY, _T_OLD)):
+            return True
+    return False

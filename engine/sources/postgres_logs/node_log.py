@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from engine.sort.merge_records import Entry, EntryKind
 from engine.sources.postgres_logs.relations import Relations, View
 from engine.sources.postgres_logs.spool import Kept, Spool
 
-_KINDS = {
+_KINDS: Mapping[int, EntryKind] = {
     ControlKind.COMMIT_PREPARED: EntryKind.COMMIT_PREPARED,
     ControlKind.ROLLBACK_PREPARED: EntryKind.ROLLBACK_PREPARED,
 }
@@ -120,6 +120,18 @@ class Part:
             self.pieces.append(joined)
 
 
+class _Control(NamedTuple):
+    """A control record with its fields."""
+
+    kind: int
+    ordinal: int
+    xid: int
+    subxid: int
+    end_lsn: int
+    time_us: int
+    commit_lsn: int
+
+
 class Transactions(NamedTuple):
     """Whole local transactions, one after another: their records, of which each has those from `starts` to before `stops`, and the
     structures of their rows."""
@@ -161,8 +173,8 @@ class NodeLog:
         self._open: Part | None = None
         self._named: tuple[str, frozenset[int] | None] | None = None
         """Of the open transaction, if a message has named it."""
-        self._commits: deque[tuple[Array, Array]] = deque()
-        """Ends and transaction ids (int64) of the last commits, also of those that are released."""
+        self._commits: deque[tuple[Sequence[int] | Array, Sequence[int] | Array]] = deque()
+        """Ends and transaction ids of the last commits, also of those that are released."""
         self._noted = 0
         self._xid = 0
         """Of the open transaction."""
@@ -191,18 +203,16 @@ class NodeLog:
     def feed(self, chunk: RecordChunk) -> None:
         """Pass the next records of the node's stream to the merge."""
         controls = chunk.controls
-        kinds = controls["kind"]
-        plain = np.zeros(len(controls) + 1, np.bool_)
-        plain[:-2] = (kinds[:-1] == ControlKind.BEGIN) & (kinds[1:] == ControlKind.COMMIT)
+        ends = _ends_of_runs(controls["kind"])
         first, at = 0, 0
         while at < len(controls):
-            if self._open is None and plain[at]:
-                pairs = _run_length(plain, at)
-                self._add_run(chunk, controls[at + 1 : at + 2 * pairs : 2], controls[at : at + 2 * pairs : 2])
-                at += 2 * pairs
-                first = int(controls[at - 1]["ordinal"]) + 1
+            stop = int(ends[at]) if self._open is None else at
+            if stop > at:
+                self._add_run(chunk, controls[at + 1 : stop : 2], controls[at:stop:2])
+                at = stop
+                first = int(controls["ordinal"][at - 1]) + 1
                 continue
-            first = self._control(chunk, controls[at], first)
+            first = self._control(chunk, _Control(*controls[at].item()), first)
             at += 1
         if self._open is not None:
             self._keep(chunk, first, chunk.count)
@@ -257,30 +267,30 @@ class NodeLog:
             self._runs.append(_Run(self._view, int(places[known]), len(starts), kept))
             self.held_bytes += kept.memory_bytes
 
-    def _control(self, chunk: RecordChunk, control: Any, first: int) -> int:
+    def _control(self, chunk: RecordChunk, control: _Control, first: int) -> int:
         """Process one control record; returns the number of the first record that is not kept yet."""
-        kind, ordinal = ControlKind(int(control["kind"])), int(control["ordinal"])
+        kind, ordinal = control.kind, control.ordinal
         if kind in _BEGINS:
-            self._xid = int(control["xid"])
+            self._xid = control.xid
             self._open, self._named = Part([(0, self._view)]), None
             return ordinal
         if kind in _KINDS:
             record = two_phase_of(_record(chunk, ordinal))
             gtid, _ = self._naming.of_gid(record.gid)
-            if kind is ControlKind.COMMIT_PREPARED:
-                self._note(np.array([record.end.value]), np.array([record.xid]))
+            if kind == ControlKind.COMMIT_PREPARED:
+                self._note((record.end.value,), (record.xid,))
             self._add(Entry(_KINDS[kind], gtid, record.end.value, record.time_us))
             return ordinal + 1
-        if self._open is None and kind is ControlKind.PREPARE:
+        if self._open is None and kind == ControlKind.PREPARE:
             # Some versions send a part that only locked rows without its beginning.
             self._open = Part([(0, self._view)])
             first = ordinal
         if self._open is None:
             return ordinal + 1  # A message outside transactions.
-        if kind is ControlKind.RELATION:
+        if kind == ControlKind.RELATION:
             self._view = self._relations.announced(self._node, chunk.relations[ordinal], self._view)
             self._open.views.append((self._open.count + ordinal - first, self._view))
-        elif kind is ControlKind.MESSAGE:
+        elif kind == ControlKind.MESSAGE:
             self._named = self._naming.of_message(_record(chunk, ordinal)) or self._named
         elif kind in _ENDS:
             self._keep(chunk, first, ordinal + 1)
@@ -288,19 +298,18 @@ class NodeLog:
             return ordinal + 1
         return first
 
-    def _end(self, chunk: RecordChunk, control: Any, part: Part) -> None:
+    def _end(self, chunk: RecordChunk, control: _Control, part: Part) -> None:
         self._open = None
-        ordinal, kind = int(control["ordinal"]), control["kind"]
         place = self._next + _PART
         self._next += 2
         self._parts[place] = part
-        end, time_us = int(control["end_lsn"]), int(control["time_us"])
-        if kind == ControlKind.PREPARE:
-            record = two_phase_of(_record(chunk, ordinal))
+        end, time_us = control.end_lsn, control.time_us
+        if control.kind == ControlKind.PREPARE:
+            record = two_phase_of(_record(chunk, control.ordinal))
             gtid, named = self._naming.of_gid(record.gid)
             self._add(Entry(EntryKind.PREPARE, gtid, end, time_us, place, record.lsn.value, named))
             return
-        self._note(np.array([end]), np.array([self._xid]))
+        self._note((end,), (self._xid,))
         if self._named is not None:
             self._add(Entry(EntryKind.OWN_COMMIT, self._named[0], end, time_us, place, 0, self._named[1]))
         else:
@@ -308,7 +317,7 @@ class NodeLog:
             if self._merge.add_commits(self._node, *single):
                 self.take_part(place).drop()
 
-    def _note(self, ends: Array, xids: Array) -> None:
+    def _note(self, ends: Sequence[int] | Array, xids: Sequence[int] | Array) -> None:
         self._commits.append((ends, xids))
         self._noted += len(ends)
         while self._noted - len(self._commits[0][0]) >= _RECENT:
@@ -359,8 +368,13 @@ def _record(chunk: RecordChunk, ordinal: int) -> bytes:
     return found
 
 
-def _run_length(plain: Array, at: int) -> int:
-    """How many pairs of BEGIN and COMMIT follow each other from `at` on."""
-    pairs = plain[at::2]
-    other = np.flatnonzero(~pairs)
-    return int(other[0]) if len(other) else len(pairs)
+def _ends_of_runs(kinds: Array) -> Array:
+    """By control record: where the pairs of BEGIN and COMMIT end that follow each other from it on. int64; itself if there is none."""
+    count = len(kinds)
+    ends = np.arange(count)
+    pairs = np.flatnonzero((kinds[:-1] == ControlKind.BEGIN) & (kinds[1:] == ControlKind.COMMIT))
+    if len(pairs):
+        # A pair whose successor is none ends its run; the others end where their successor's run does.
+        lasts = np.append(np.flatnonzero(np.diff(pairs) != 2), len(pairs) - 1)
+        ends[pairs] = pairs[lasts[np.searchsorted(lasts, np.arange(len(pairs)))]] + 2
+    return ends

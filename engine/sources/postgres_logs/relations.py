@@ -76,6 +76,18 @@ class View:
         pairs = sorted((oid, number) for oid, (number, _) in self._records.items())
         return np.array([pair[0] for pair in pairs], np.int64), np.array([pair[1] for pair in pairs], np.int64)
 
+    @cached_property
+    def keys(self) -> Array:
+        """Which columns are a table's replica identity: bool, by table in the order of `numbers`, and by column."""
+        columns = [
+            [column.identity for column in parse_relation(self._records[oid][1]).columns]
+            for oid in self.numbers[0].tolist()
+        ]
+        found = np.zeros((len(columns), max(map(len, columns), default=0)), np.bool_)
+        for row, identity in enumerate(columns):
+            found[row, : len(identity)] = identity
+        return found
+
 
 @dataclass(slots=True)
 class Structure:
