@@ -626,8 +626,11 @@ class ChangeTriggers(Protocol):
 class TicketWriter(Protocol):
     """Capability: markers in the source's log."""
 
-    def write(self, ticket: TicketId) -> TicketWritten:
+    def write(self, ticket: TicketId) -> TicketWritten | None:
         """Write a ticket's marker to the log, committed and flushed. Every slot delivers it, independently of publications.
+
+        None: only the log reader that runs now writes the marker, if there is one, and later readers do not know of it. So the ticket is
+        written again after each start of a reader, until its marker is read.
 
         Raises EngineFault(SOURCE_PRIVILEGE) if the source is read-only, or the user may not write.
         """

@@ -45,6 +45,8 @@ log = structlog.get_logger(__name__)
 class _Open:
     claimed: bool = False
     """Whether its marker was written or is being written."""
+    claimed_in: int | None = None
+    """The session in which it was claimed last."""
     passage: TicketPassage = field(default_factory=TicketPassage)
 
 
@@ -66,6 +68,20 @@ class TicketTracker:
         self._lock = threading.Lock()
         self._open: dict[TicketId, _Open] = {}
         self._ended: dict[TicketId, _Ended] = {}
+        self._sessions = 0
+
+    def begin_run(self) -> None:
+        """A run begins. A marker that an earlier one has read is in the log still only if that is known (see `ask`)."""
+        with self._lock:
+            self._sessions += 1
+            for one in self._open.values():
+                if one.passage.until is None:
+                    one.passage = replace(one.passage, position=None)
+
+    def begin_session(self) -> None:
+        """A log reader begins. It has no markers that were given to an earlier one."""
+        with self._lock:
+            self._sessions += 1
 
     def ask(self, ticket: TicketId, until: Lsn | None) -> None:
         """Register a requested ticket. If it has ended already, report its result again. Idempotent.
@@ -75,7 +91,7 @@ class TicketTracker:
         with self._lock:
             ended = self._ended.get(ticket)
             if ended is None:
-                self._open.setdefault(ticket, _Open(until is not None, TicketPassage(until=until)))
+                self._open.setdefault(ticket, _Open(claimed=until is not None, passage=TicketPassage(until=until)))
         if ended is not None:
             self._reporter.ticket(ticket, ended.state, ended.passage, ended.problem)
 
@@ -91,13 +107,23 @@ class TicketTracker:
             return None if found is None else found.passage.until
 
     def claim(self, ticket: TicketId) -> bool:
-        """Reserve the writing of its marker. Returns True to the first caller only, and False if the ticket has ended."""
+        """Reserve the writing of its marker. Returns True to the first caller only, and False if the ticket has ended or its marker was
+        read."""
         with self._lock:
             found = self._open.get(ticket)
-            if found is None or found.claimed:
+            if found is None or found.claimed or found.claimed_in == self._sessions:
                 return False
-            found.claimed = True
+            if found.passage.position is not None:
+                return False
+            found.claimed, found.claimed_in = True, self._sessions
             return True
+
+    def given(self, ticket: TicketId) -> None:
+        """Its marker was given to the log reader, if there is one. It may be claimed again for a later session than that of the claim."""
+        with self._lock:
+            found = self._open.get(ticket)
+            if found is not None:
+                found.claimed = False
 
     def written(self, ticket: TicketId, written: TicketWritten) -> None:
         """Its marker was committed on the source. The run may have read it already."""
@@ -189,11 +215,11 @@ class RunTickets:
         self,
         book: TicketTracker,
         clock: Clock,
-        write: Callable[[TicketId], TicketWritten],
+        write: Callable[[TicketId], TicketWritten | None],
         demand: Callable[[Lsn], None],
         after: Lsn,
     ) -> None:
-        """`write`: writes a marker to the source's log. `demand`: makes the run reach a position soon. `after`: where the run begins."""
+        """`write`: as TicketWriter.write. `demand`: makes the run reach a position soon. `after`: where the run begins."""
         self._book = book
         self._clock = clock
         self._write = write
@@ -204,9 +230,10 @@ class RunTickets:
         self._known = ZERO
         self._transactions = 0
         self._commands = 0
+        book.begin_run()
 
     def send_all(self) -> None:
-        """Call `send` for every open ticket, at the start of the run. Blocks."""
+        """Call `send` for every open ticket. Blocks."""
         for ticket in self._book.open():
             self.send(ticket)
 
@@ -219,9 +246,15 @@ class RunTickets:
         if until is not None:
             self._demand(until)
             self._book.passed(self._reported)
-        elif self._book.claim(ticket):
+            return
+        # Again if the log reader was replaced meanwhile.
+        while self._book.claim(ticket):
             try:
-                self._book.written(ticket, self._write(ticket))
+                written = self._write(ticket)
+                if written is None:
+                    self._book.given(ticket)
+                else:
+                    self._book.written(ticket, written)
             except EngineFault as fault:
                 self._lose(ticket, fault)
             except Exception as error:  # A ticket without an end would be shown as pending forever.
@@ -234,8 +267,12 @@ class RunTickets:
         self._book.lose(ticket, (fault.kind.value, detail, remedy))
 
     def begin_session(self, known: Lsn) -> None:
-        """The log reader has a new session. Markers before `known` may be sent again, and are ignored."""
+        """The log reader has a new session. Markers before `known` may be sent again, and are ignored. Those that a log reader writes are
+        given to it."""
         self._known = known
+        self._book.begin_session()
+        if self._book.open():
+            threading.Thread(target=self.send_all, name="tickets", daemon=True).start()
 
     def landed(self, landed: Landed, messages: Sequence[OwnMessage]) -> None:
         """Count the transactions and row changes of a landing, and time the markers among its `messages`."""

@@ -19,8 +19,15 @@ from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.source import LogStream, RecordChunk, Scanner, Source
 from engine.model.subscription import TableSpec
+from engine.model.ticket import TicketMarker
 from engine.net import decode_copy_text, run_task
-from engine.sort.committed import CommittedTransactions, StreamedTransaction, TransactionRun, join_ranges
+from engine.sort.committed import (
+    CommittedTransactions,
+    StreamedTransaction,
+    TransactionRun,
+    join_ranges,
+    part_announcements,
+)
 from engine.sort.sorter import TransactionSorter
 
 DEADLINE_S = 30.0
@@ -52,6 +59,7 @@ class Can(Enum):
     NOW_AT_ONCE = "its position of now is before everything that is committed later"
     BEGIN_ANYWHERE = "it begins at any position that was read, whatever is recorded of it"
     SELECT_COLUMNS = "it leaves columns out"
+    TAKE_TICKETS = "its log takes markers of tickets"
     FOLLOW_COLUMNS = "its log brings the columns that a table has got, without a new copy"
 
 
@@ -219,6 +227,11 @@ class Tail:
             self.stream.ask_position()
             self._take(self.stream.read(0.05))
         return self
+
+    @property
+    def tickets(self) -> list[TicketMarker]:
+        """The markers that have come, in the order of the log."""
+        return list(part_announcements(self.closed)[2])
 
     def changes(self, schema: TableSchema, until: Lsn | None = None) -> TableChanges:
         """Net changes of a table in transactions after the start, up to `until`."""

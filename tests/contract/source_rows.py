@@ -468,7 +468,12 @@ class RowsOrigin:
         self.database = RowsDatabase(name)
         self.scanner = RecordScanner()
         self.slot = "contract"
-        self.can: frozenset[Can] = frozenset(Can) - {Can.STREAM_OPEN_TRANSACTIONS, Can.PUBLISH, Can.SELECT_COLUMNS}
+        self.can: frozenset[Can] = frozenset(Can) - {
+            Can.STREAM_OPEN_TRANSACTIONS,
+            Can.PUBLISH,
+            Can.SELECT_COLUMNS,
+            Can.TAKE_TICKETS,
+        }
         self.source: Source = self.open()
 
     def open(self) -> Source:

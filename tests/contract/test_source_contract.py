@@ -13,6 +13,7 @@ import pytest
 
 from engine.model.absent_capabilities import LogAnnouncesAll
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TicketId
 from engine.model.last_commit import LastCommit
 from engine.model.masks import Mask, MaskMethod
 from engine.model.position import Lsn
@@ -420,6 +421,32 @@ def test_the_position_moves_with_traffic_of_others(origin: Origin, tail: Tail) -
     assert end > before
     tail.past(end)
     assert ids(origin, tail) == []
+
+
+# Tickets
+
+
+def test_a_ticket_is_in_the_log_after_everything_that_was_committed_before_it(origin: Origin, tail: Tail) -> None:
+    needs(origin, Can.TAKE_TICKETS)
+    run(origin, "INSERT INTO notes VALUES (1, 'before')")
+    begun = time.time_ns() // 1000
+    written = [origin.source.tickets.write(TicketId(each)) for each in ("tk1", "tk2")]
+    run(origin, "INSERT INTO notes VALUES (2, 'after')")
+    tail.past(origin.source.log.now())
+    first, second = tail.tickets
+    assert [first.ticket, second.ticket] == ["tk1", "tk2"]
+    assert first.position <= second.position
+    assert ids(origin, tail, until=first.position) in ([1], [1, 2])
+    assert begun <= first.written_us <= second.written_us <= time.time_ns() // 1000
+    for marker, known in zip((first, second), written, strict=True):
+        if known is not None:
+            assert (marker.written_us, marker.position <= known.until) == (known.at_us, True)
+
+
+def test_a_ticket_that_the_log_cannot_take_is_refused(origin: Origin) -> None:
+    if Can.TAKE_TICKETS in origin.can:
+        pytest.skip(f"not this source: {Can.TAKE_TICKETS.value}")
+    assert fault_of(lambda: origin.source.tickets.write(TicketId("tk1"))) is FaultKind.SOURCE_PRIVILEGE
 
 
 # The stream

@@ -14,9 +14,10 @@ from engine.model.identity import RelationId, TableName
 from engine.model.merged_logs import NODE_BIT, LogsMessage, commit_mark
 from engine.model.position import Lsn
 from engine.model.schema import ReplicaIdentity
+from engine.model.ticket import TicketMarker
 from engine.platform.compiled import Array, kernel
 from engine.records.encode import CLOCK_ZERO_US
-from engine.records.messages import logs_record, parse_truncate
+from engine.records.messages import logs_record, marker_record, parse_truncate
 from engine.records.relation import Announced, AnnouncedColumn, apart, relation_record
 from engine.sort.merge_records import LocalRun
 from engine.sources.postgres import frames
@@ -80,6 +81,11 @@ class ChunkWriter:
         if message is not None:
             self._messages.append(self._records)
             self._record(logs_record(message))
+
+    def marker(self, marker: TicketMarker) -> None:
+        """Write a ticket's marker, in the transaction that has begun."""
+        self._messages.append(self._records)
+        self._record(marker_record(marker))
 
     def commit(self, at: Numbered) -> None:
         """End a transaction."""

@@ -8,12 +8,14 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
 from engine.model.control import ControlKind
 from engine.model.fault import FaultKind
+from engine.model.identity import TicketId
 from engine.model.merged_logs import LogsMessage, MergedLogs
 from engine.model.position import Lsn
 from engine.model.source import RecordChunk
@@ -21,7 +23,6 @@ from engine.records.change_counts import ChangeCounter
 from engine.records.scan import find_controls
 from engine.sort.merge import LogMerge
 from engine.sort.merge_records import Closed, Global, InDoubt, LocalRun, Merged, Order, Passed
-from engine.sources.postgres_log.own_messages import own_records
 from engine.sources.postgres_log.stream import CHUNK_BYTES, PostgresLogStream
 from engine.sources.postgres_logs.consistent_cut import ConsistentCut, CutState, NodeSnapshot
 from engine.sources.postgres_logs.merged_chunk import ChunkWriter, Numbered
@@ -177,6 +178,10 @@ class MergedStream:
         """
         return self._requested.request(flushed=flushed)
 
+    def request_ticket(self, ticket: TicketId) -> Lsn:
+        """As `request_mark`, flushed; the transaction that ends at the position has the ticket's marker. From any thread."""
+        return self._requested.request(flushed=True, ticket=ticket)
+
     def begin_cut(self) -> None:
         """Release nothing until the snapshots are given, or `end_cut`. An earlier cut ends."""
         self.end_cut()
@@ -271,8 +276,19 @@ class MergedStream:
         if self._cut is not None and self._cut.state is CutState.HELD:
             self._finish_cut(self._cut)
         if self._numbers.reach(included):
+            self._write_markers()
             self._out.append(_nothing(Lsn(self._numbers.last)))
         self._ask_late()
+
+    def _write_markers(self) -> None:
+        """Write the markers of tickets whose marks are reached, at these."""
+        for position, markers in groupby(self._requested.take_markers(), lambda marker: marker.position):
+            at = Numbered(position.value, 0, 0, time.time_ns() // 1000)
+            self._writer.begin(at, None)
+            for marker in markers:
+                self._writer.marker(marker)
+            self._writer.commit(at)
+        self._flush()
 
     def _finish_cut(self, cut: ConsistentCut) -> None:
         if cut.step() is CutState.COMPLETE:
@@ -428,11 +444,9 @@ class MergedStream:
         data, offsets, written = self._writer.take()
         controls, _ = find_controls(data, offsets, 0)
         self._counter.count(data, offsets, controls)
+        # Messages of the nodes are none of the engine's own here: they belong to subscriptions that read a node by itself.
         known = [*controls["ordinal"][controls["kind"] == ControlKind.RELATION].tolist(), *written]
         payloads = {at: data[offsets[at] : offsets[at + 1]].tobytes() for at in known}
-        others = np.setdiff1d(controls["ordinal"][controls["kind"] == ControlKind.MESSAGE], written)
-        if len(others):
-            payloads |= own_records(data, offsets, others, np.zeros(len(others), np.bool_))
         position = Lsn(self._numbers.last) if end is None else end
         self._out.append(RecordChunk(data, offsets, controls, payloads, position))
 

@@ -1,8 +1,9 @@
 """The engine asks the log reader for positions over a Unix socket in the subscription's folder: JSON, one object a line.
 
-`{"mark": FLUSHED}` is answered by `{"position": N}`. `{"cut": true}` is answered by `{"begun": true}` once the snapshots may be taken; then
-`{"snapshots": [[TEXT, END], …]}`, by node, is answered by `{"position": N}`, or by `{"torn": true}` if they are not of one moment. The end
-of the connection ends the request. `{"state": true}` is answered by the parts of StreamState.
+`{"mark": FLUSHED}` is answered by `{"position": N}`, and so is `{"ticket": ID}`, whose marker the reader writes there. `{"cut": true}` is
+answered by `{"begun": true}` once the snapshots may be taken; then `{"snapshots": [[TEXT, END], …]}`, by node, is answered by
+`{"position": N}`, or by `{"torn": true}` if they are not of one moment. The end of the connection ends the request. `{"state": true}` is
+answered by the parts of StreamState.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TicketId
 from engine.model.position import Lsn
 from engine.sources.postgres_logs.consistent_cut import NodeSnapshot
 from engine.sources.postgres_logs.merged_stream import StreamState
@@ -41,6 +43,7 @@ class Desk(Protocol):
     state: StreamState
 
     def request_mark(self, *, flushed: bool) -> Lsn: ...
+    def request_ticket(self, ticket: TicketId) -> Lsn: ...
 
 
 class ReaderSocket:
@@ -79,6 +82,8 @@ class ReaderSocket:
             return
         if "mark" in request:
             lines.write({"position": desk.request_mark(flushed=bool(request["mark"])).value})
+        elif "ticket" in request:
+            lines.write({"position": desk.request_ticket(TicketId(request["ticket"])).value})
         elif "cut" in request:
             self._cut(desk, lines)
         elif "state" in request:
@@ -170,11 +175,21 @@ def request_mark(folder: Path, *, flushed: bool) -> Lsn | None:
 
     Raises EngineFault(SOURCE_TIMEOUT) if it does not answer.
     """
+    return _position(folder, {"mark": flushed})
+
+
+def request_ticket(folder: Path, ticket: TicketId) -> Lsn | None:
+    """Let the reader write a ticket's marker after everything that is committed now. Returns its position in the merged log, which the
+    reader may not live to reach. None and raises as `request_mark`."""
+    return _position(folder, {"ticket": ticket})
+
+
+def _position(folder: Path, request: dict[str, Any]) -> Lsn | None:
     with _connected(folder) as lines:
         if lines is None:
             return None
         try:
-            lines.write({"mark": flushed})
+            lines.write(request)
             found = lines.read()
         except TimeoutError as error:
             raise _silent() from error

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
+from engine.model.identity import TicketId
 from engine.model.position import Lsn
+from engine.model.ticket import TicketMarker
 from engine.sources.postgres_logs.consistent_cut import CutState, NodeSnapshot
 from engine.sources.postgres_logs.merged_numbers import NEVER, MergedNumbers
 from engine.sources.postgres_logs.node_ends import NodeEnds
@@ -28,16 +31,30 @@ class RequestedMarks:
         """Whether these ends have to be flushed."""
         self._taking = 0
         """The mark whose ends are being taken."""
+        self._markers: list[TicketMarker] = []
+        """Those that are written when their marks are reached, in ascending order of these."""
 
-    def request(self, *, flushed: bool) -> Lsn:
-        """A position that is reached when everything that was committed before this call is in the merged log. From any thread."""
+    def request(self, *, flushed: bool, ticket: TicketId | None = None) -> Lsn:
+        """A position that is reached when everything that was committed before this call is in the merged log. From any thread.
+
+        `ticket`: its marker is written at the position. It is as old as this call.
+        """
         with self._lock:
             self._flushed |= flushed
             if not self._waiting:
                 self._waiting = self._numbers.mark(self._nowhere)
             number = self._waiting
+            if ticket is not None:
+                self._markers.append(TicketMarker(ticket, Lsn(number), time.time_ns() // 1000))
         self._ends.notify()
         return Lsn(number)
+
+    def take_markers(self) -> list[TicketMarker]:
+        """The markers whose marks are reached, by the thread that reads. Each once."""
+        with self._lock:
+            count = sum(marker.position.value <= self._numbers.last for marker in self._markers)
+            found, self._markers = self._markers[:count], self._markers[count:]
+        return found
 
     def step(self) -> list[int] | None:
         """Continue, by the thread that reads. The ends of the nodes' logs if they were just taken."""

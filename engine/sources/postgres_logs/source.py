@@ -11,7 +11,6 @@ from engine.model.absent_capabilities import (
     NoDdlReports,
     NoSequences,
     NothingComputed,
-    NoTickets,
 )
 from engine.model.cycles import CycleReports
 from engine.model.identity import RelationId, TableName
@@ -47,6 +46,7 @@ from engine.sources.postgres_logs.sent_tables import (
     PartitionedTablesOfNodes,
 )
 from engine.sources.postgres_logs.terms import POSTGRES_LOGS_TERMS
+from engine.sources.postgres_logs.tickets import PartitionedTickets
 
 
 class PartitionedSource:
@@ -66,7 +66,7 @@ class PartitionedSource:
         self.safety: SourceSafety = PartitionedSafety(nodes, tables, reader)
         self.ddl: DdlReports = NoDdlReports()
         self.triggers: ChangeTriggers = NoChangeTriggers()
-        self.tickets: TicketWriter = NoTickets()
+        self.tickets: TicketWriter = PartitionedTickets(folder)
         self.sequences: SequenceReader = NoSequences()
         self.computed: ComputedColumns = NothingComputed()
         self.cycles: CycleReports = NoCycles()

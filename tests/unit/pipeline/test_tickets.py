@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from engine.records.messages import messages_in
 from engine.records.scan import find_controls
 from engine.sources.postgres_log.own_messages import own_records
 from engine.tables.reporter import Reporter, TicketPassage
+from tests.fixtures.waiting import wait_until
 from tests.unit.net import pgoutput_encoder as pgoutput
 
 ONE = TicketId("tk1")
@@ -31,6 +33,8 @@ class Bench:
         self.written: list[TicketId] = []
         self.demanded: list[Lsn] = []
         self.refusal: Exception | None = None
+        self.held: Callable[[], None] | None = None
+        """If it is set, markers are given to a log reader; called while one is given."""
         self.book = TicketTracker(cast("Reporter", SimpleNamespace(ticket=self._take)))
         self._us = 1000
         self._next = 0
@@ -70,10 +74,13 @@ class Bench:
     def states(self) -> list[TicketState]:
         return [state for state, *_ in self.told]
 
-    def _write(self, ticket: TicketId) -> TicketWritten:
+    def _write(self, ticket: TicketId) -> TicketWritten | None:
         if self.refusal is not None:
             raise self.refusal
         self.written.append(ticket)
+        if self.held is not None:
+            self.held()
+            return None
         return TicketWritten(7, Lsn(60))
 
     def _take(
@@ -201,3 +208,60 @@ def test_one_that_cannot_be_written_is_lost_with_the_reason() -> None:
         bench.refusal = refusal
         bench.ask()
         assert [(state, told) for state, _, told in bench.told] == [(TicketState.LOST, code)]
+
+
+def given_bench() -> Bench:
+    """One whose markers only the log reader of a session writes."""
+    bench = Bench()
+    bench.held = lambda: None
+    return bench
+
+
+def landed_marker(position: int) -> list[bytes]:
+    return [pgoutput.begin(position - 1, 3), marker(position), pgoutput.commit(position - 1, position + 1)]
+
+
+def test_one_that_a_log_reader_has_is_given_to_each_later_one_until_its_marker_is_read() -> None:
+    bench = given_bench()
+    bench.ask()
+    bench.ask()
+    assert (bench.written, bench.told) == ([ONE], [])
+    bench.run.begin_session(Lsn(10))
+    wait_until(lambda: len(bench.written) == 2, what="the second reader has it")
+    bench.run.send_all()
+    bench.land(*landed_marker(45))
+    bench.run.begin_session(Lsn(46))
+    bench.run.send_all()
+    assert bench.written == [ONE] * 2
+    bench.pass_on(46, 45)
+    assert bench.states() == [TicketState.UNDER_WAY] * 3 + [TicketState.APPLIED]
+    assert bench.told[-1][1].until is None
+
+
+def test_one_whose_marker_an_earlier_run_had_read_is_timed_by_the_first_that_the_next_run_reads() -> None:
+    for again in (45, 70):
+        bench = given_bench()
+        bench.ask()
+        bench.land(*landed_marker(45))
+        bench.new_run().send_all()
+        assert bench.written == [ONE] * 2
+        bench.land(*landed_marker(again))
+        bench.land(*landed_marker(90))
+        bench.pass_on(91, again, 90)
+        state, last, _ = bench.told[-1]
+        assert (state, last.position) == (TicketState.APPLIED, Lsn(again))
+
+
+def test_one_that_is_given_to_a_reader_while_another_replaces_it_is_given_to_that_one_too() -> None:
+    bench = given_bench()
+
+    def replaced() -> None:
+        bench.held = lambda: None
+        bench.book.begin_session()
+        bench.run.send(ONE)
+
+    bench.held = replaced
+    bench.ask()
+    assert bench.written == [ONE] * 2
+    bench.ask()
+    assert bench.written == [ONE] * 2

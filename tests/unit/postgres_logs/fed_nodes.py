@@ -15,6 +15,7 @@ from engine.model.merged_logs import NODE_BIT, MergedLogs, NodeLog
 from engine.model.position import Lsn
 from engine.model.source import RecordChunk
 from engine.model.subscription import BatchPolicy
+from engine.model.ticket import TicketMarker
 from engine.records.relation import parse_relation
 from engine.records.scan import find_controls
 from engine.sort.batcher import Batcher
@@ -203,6 +204,8 @@ class Follower:
         self._columns: dict[bytes, int] = {}
         """By the number of a table, as it is in records, the columns that were announced last."""
         self.found: list[Merged] = []
+        self.tickets: list[tuple[TicketMarker, Lsn, int]] = []
+        """Markers, each with the end of its batch and the number of transactions with marks before."""
         self.kept = [(after, last)]
         """After each batch: its end, and the state of the log."""
 
@@ -217,6 +220,7 @@ class Follower:
         self._batcher.add(self._sorter.drain(), 0)
         self._batcher.advance(chunk.wal_end)
         while (batch := self._batcher.seal(1, lambda start, stop: stop - start)) is not None:
+            self.tickets += [(marker, batch.end, len(self.with_marks)) for marker in batch.tickets]
             for part in batch.ranges:
                 self._take(self._records[part.start : part.stop])
             assert batch.last is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,13 +12,20 @@ from pathlib import Path
 import pytest
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TicketId
 from engine.model.position import Lsn
 from engine.sources.postgres_logs.consistent_cut import CutState, NodeSnapshot
 from engine.sources.postgres_logs.merged_numbers import MergedNumbers
 from engine.sources.postgres_logs.merged_stream import StreamState
 from engine.sources.postgres_logs.node_ends import NodeEnds
 from engine.sources.postgres_logs.reader_folder import Beginning, ReaderFolder
-from engine.sources.postgres_logs.reader_socket import ReaderSocket, request_cut, request_mark, request_state
+from engine.sources.postgres_logs.reader_socket import (
+    ReaderSocket,
+    request_cut,
+    request_mark,
+    request_state,
+    request_ticket,
+)
 from engine.sources.postgres_logs.relations import Structure
 from engine.sources.postgres_logs.requests import RequestedCuts, RequestedMarks
 from tests.fixtures.waiting import wait_until
@@ -44,6 +52,9 @@ class Reader:
 
     def request_mark(self, *, flushed: bool) -> Lsn:
         return self.marks.request(flushed=flushed)
+
+    def request_ticket(self, ticket: TicketId) -> Lsn:
+        return self.marks.request(flushed=True, ticket=ticket)
 
     def begin_cut(self) -> None:
         self.begun += 1
@@ -101,6 +112,26 @@ def test_a_mark_is_reached_with_the_ends_that_were_taken_after_its_request(tmp_p
         wait_until(lambda: reader.asked[2:] == [False, False], what="the ends are taken without a write")
 
 
+def test_a_marker_is_due_once_everything_that_was_committed_before_its_request_is_read(tmp_path: Path) -> None:
+    with serving(tmp_path, reader := Reader()):
+        before = time.time_ns() // 1000
+        first, second = (request_ticket(tmp_path, TicketId(each)) for each in ("tk1", "tk2"))
+        assert first is not None
+        assert second is not None
+        assert Lsn(100) < first <= second
+        wait_until(lambda: reader.numbers.is_due([7, 9]), what="the ends are taken")
+        assert set(reader.asked) == {True}
+        assert not reader.numbers.reach([7, 8])
+        assert reader.marks.take_markers() == []
+        wait_until(
+            lambda: reader.numbers.reach([7, 9]) and reader.numbers.last >= second.value, what="both are reached"
+        )
+        found = reader.marks.take_markers()
+        assert [(marker.ticket, marker.position) for marker in found] == [("tk1", first), ("tk2", second)]
+        assert all(before <= marker.written_us <= time.time_ns() // 1000 for marker in found)
+        assert reader.marks.take_markers() == []
+
+
 def test_requests_share_a_mark_only_until_its_ends_are_taken() -> None:
     """What is committed after a request may not be missing in the ends that count for it."""
     asked: list[bool] = []
@@ -137,6 +168,7 @@ def test_requests_share_a_mark_only_until_its_ends_are_taken() -> None:
 def test_without_a_reader_there_is_no_mark(tmp_path: Path) -> None:
     assert request_mark(tmp_path, flushed=True) is None
     assert request_mark(tmp_path / "missing", flushed=True) is None
+    assert request_ticket(tmp_path, TicketId("tk1")) is None
     assert request_state(tmp_path) is None
     assert request_cut(tmp_path, 1.0, list) == (False, None)
     with serving(tmp_path, Reader()):

@@ -101,7 +101,7 @@ def test_evidence_and_tickets_pass_them_over() -> None:
 
     LogEvidence(parse, lambda _: pytest.fail("a block is read")).landed(landed, messages_in(landed))
     assert parsed == []
-    nothing = cast("Any", SimpleNamespace(wall_us=lambda: 5))
+    nothing = cast("Any", SimpleNamespace(wall_us=lambda: 5, begin_run=lambda: None))
     tickets = RunTickets(nothing, nothing, nothing, nothing, Lsn(0))
     tickets.landed(landed, messages_in(landed))
 
