@@ -95,7 +95,7 @@ class LogAnnouncesAll:
 
 
 class NoDdlReports:
-    """`DdlReports` of a source without DDL messages. Installing raises EngineFault(DDL_CAPTURE_PRIVILEGE)."""
+    """`DdlReports` of a source without DDL messages. Installing raises EngineFault(NOT_WITH_THIS_CAPTURE)."""
 
     def parse(self, payload: bytes) -> DdlMessage:
         del payload
@@ -108,7 +108,7 @@ class NoDdlReports:
         return DdlCapture(installed=False, version=None, current=False, install_sql=(), remove_sql=())
 
     def install(self) -> DdlCapture:
-        raise EngineFault(FaultKind.DDL_CAPTURE_PRIVILEGE, "DDL capture", "this kind of source cannot report DDL")
+        raise EngineFault(FaultKind.NOT_WITH_THIS_CAPTURE, "DDL capture", "this kind of source cannot report DDL")
 
     def uninstall(self) -> DdlCapture:
         return self.status()

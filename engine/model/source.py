@@ -591,7 +591,8 @@ class DdlReports(Protocol):
         ...
 
     def install(self) -> DdlCapture:
-        """Install or upgrade the DDL capture. Idempotent. Raises EngineFault(DDL_CAPTURE_PRIVILEGE) if the user lacks the privilege."""
+        """Install or upgrade the DDL capture. Idempotent. Raises EngineFault(DDL_CAPTURE_PRIVILEGE) if the user lacks the privilege,
+        NOT_WITH_THIS_CAPTURE if the source cannot report DDL."""
         ...
 
     def uninstall(self) -> DdlCapture:

@@ -289,7 +289,8 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.NOT_WITH_THIS_CAPTURE: Policy(
         Action.TELL,
-        "Use a source whose capture has it; GET /connection-kinds lists the captures of each kind of connection.",
+        "Use a source whose capture has it, as it is not possible with this one; GET /connection-kinds lists the captures of each kind of"
+        " connection.",
     ),
     FaultKind.CASCADE_UNCAPTURED: Policy(
         Action.PARK_TABLE,

@@ -8,10 +8,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from server.connections import service
-from server.connections.opened import NotASource, opened_source
+from server.connections.opened import NotASource, NotWithThisCapture, opened_source
 from server.connections.schemas import ChangeTriggersPlan, ChangeTriggersRequest, ChangeTriggersView
 from server.db.dependencies import run_read, run_write
-from server.errors import Conflict, InvalidRequest, NotFound, ReportedProblem, responses
+from server.errors import Conflict, NotFound, ReportedProblem, responses
 from server.gateway.interface import EngineTimeout, EngineUnavailable, ask_engine
 from server.naming import NamePath, QualifiedName
 from server.security.box import Box
@@ -26,14 +26,6 @@ class ChangeTriggersInUse(Conflict):
     code = "change_triggers_in_use"
     title = "A subscription reads what the triggers record"
     default_remedy = "Delete the subscriptions that read the recorded changes, then remove the triggers."
-
-
-class NotWithThisCapture(InvalidRequest):
-    code = "not_with_this_capture"
-    title = "The source is not captured by triggers"
-    default_remedy = (
-        "Ask a connection whose changes triggers can record; GET /connection-kinds lists the captures of each kind."
-    )
 
 
 _PROBLEMS = (NotFound, NotASource, NotWithThisCapture, SecretsUnreadable, EngineUnavailable, EngineTimeout)

@@ -11,7 +11,7 @@ from engine.connectors import CONNECTIONS
 from engine.kinds import ConnectionKind
 from server.connections import repository, service
 from server.connections.nodes import NodesFixed
-from server.connections.opened import NotASource, opened, opened_source
+from server.connections.opened import NotASource, NotWithThisCapture, opened, opened_source
 from server.connections.schemas import (
     CheckRequest,
     ChecksView,
@@ -230,7 +230,7 @@ async def get_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlCapt
     operation_id="connections_ddl_capture_put",
     summary="Have a source report DDL",
     dependencies=[needs(Role.ADMIN)],
-    responses=_DDL_CAPTURE,
+    responses=_DDL_CAPTURE | responses(NotWithThisCapture),
 )
 async def put_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlCaptureView:
     """Installs the event triggers, or brings them up to date. Safe to repeat. The connection's user must be a superuser of the source, or

@@ -11,7 +11,7 @@ from server.connections import service
 from server.connections.schemas import ConnectionPut
 from server.db.dependencies import run_read
 from server.db.session import ReadSession
-from server.errors import Conflict
+from server.errors import Conflict, InvalidRequest
 from server.security.secret_box import SecretBox
 
 
@@ -19,6 +19,12 @@ class NotASource(Conflict):
     code = "not_a_source"
     title = "This connection is not a source"
     default_remedy = "Ask a connection whose kind can be a source, such as postgres."
+
+
+class NotWithThisCapture(InvalidRequest):
+    code = "not_with_this_capture"
+    title = "The source does not have this"
+    default_remedy = "Ask a connection of another kind; GET /connection-kinds lists the captures of each kind."
 
 
 async def opened(request: Request, box: SecretBox, name: str, given: ConnectionPut | None = None) -> dict[str, Any]:

@@ -27,10 +27,12 @@ _REMEDIES = {
     SequenceOutcome.DIRECTION_DIFFERS: "Give the target's sequence an increment with the sign of the source's: ALTER SEQUENCE … INCREMENT.",
 }
 
+_OF_NODES = "Set each sequence of the target by hand, with setval, beyond the values of all nodes."
+
 
 class SequencesUnsupported(InvalidRequest):
     code = "sequences_unsupported"
-    title = "The target has no sequences"
+    title = "The sequences cannot be advanced"
     default_remedy = (
         "None is needed with this target; to write to a copy of the source's tables, use a PostgreSQL target."
     )
@@ -50,13 +52,17 @@ def sequences_payload(session: ReadSession, name: str, request: SequencesRequest
 
     Raises:
         NotFound: unknown subscription.
-        SequencesUnsupported: the kind of target has no sequences.
+        SequencesUnsupported: the kind of target has no sequences, or those of the source's nodes are not read.
         InvalidRequest: unknown table.
     """
     subscription = require_subscription(session, name)
-    target = connections_by_id(session, [subscription.target_id])[subscription.target_id]
+    ends = connections_by_id(session, [subscription.source_id, subscription.target_id])
+    source, target = ends[subscription.source_id], ends[subscription.target_id]
     if not CONNECTIONS[target.kind].has_sequences:
         raise SequencesUnsupported(f"'{target.name}' is of the kind {target.kind}, which has no sequences.")
+    if CONNECTIONS[source.kind].nodes_of is not None:
+        detail = f"'{source.name}' has several nodes, each with a value of its own of a sequence; they are not read."
+        raise SequencesUnsupported(detail, _OF_NODES)
     return {"subscription": name, "tables": _table_ids(session, subscription, request), "margin": request.margin}
 
 

@@ -43,7 +43,7 @@ class SubscriptionEndpointFixed(Conflict):
 
 class ApplyModeUnsupported(InvalidRequest):
     code = "apply_mode_unsupported"
-    title = "The target cannot apply in this mode"
+    title = "Batches cannot be applied in this mode"
     default_remedy = "Use the mode 'auto' or 'batch', or a PostgreSQL target."
 
 
@@ -83,7 +83,7 @@ def put_subscription(
     row = lock_subscription(session, name)
     check_if_match(if_match, row)
     source, target = _endpoints(session, body.source, body.target)
-    _refuse_mode(target, body.apply)
+    _refuse_mode(source, target, body.apply)
     policies = body.policies()
     policies["capture"] = _captured(source, policies["capture"])
     if row is None:
@@ -113,11 +113,11 @@ def patch_subscription(
         if policy in body.model_fields_set
     }
     ends = connections.connections_by_id(session, [row.source_id, row.target_id])
-    target = ends[row.target_id]
+    source, target = ends[row.source_id], ends[row.target_id]
     if "capture" in merged:
-        merged["capture"] = _captured(ends[row.source_id], merged["capture"])
+        merged["capture"] = _captured(source, merged["capture"])
         _refuse_fixed(row, merged["capture"])
-    _refuse_mode(target, ApplyBody.model_validate(merged.get("apply", {})))
+    _refuse_mode(source, target, ApplyBody.model_validate(merged.get("apply", {})))
     redeclared = _set_policies(row, merged)
     if body.tables is not None:
         redeclared |= _set_tables(session, row, body.tables, discovered, CONNECTIONS[target.kind])
@@ -245,13 +245,17 @@ def check_before_discovery(session: ReadSession, body: SubscriptionPut) -> Conne
     """Check what can be checked without asking the source; returns the source's connection."""
     source, target = _endpoints(session, body.source, body.target)
     _captured(source, body.policies()["capture"])
-    _refuse_mode(target, body.apply)
+    _refuse_mode(source, target, body.apply)
     refuse_existing_bodies(body.tables, CONNECTIONS[target.kind])
     return source
 
 
-def _refuse_mode(target: ConnectionRow, apply: ApplyBody) -> None:
-    if apply.mode in (ApplyMode.GROUPED, ApplyMode.TRANSACTIONAL) and not CONNECTIONS[target.kind].keeps_transactions:
+def _refuse_mode(source: ConnectionRow, target: ConnectionRow, apply: ApplyBody) -> None:
+    by_transactions = apply.mode in (ApplyMode.GROUPED, ApplyMode.TRANSACTIONAL)
+    if by_transactions and CONNECTIONS[source.kind].nodes_of is not None:
+        detail = f"'{source.name}' has several nodes, whose changes are applied as whole batches, not in the mode '{apply.mode}'."
+        raise ApplyModeUnsupported.at("/apply/mode", detail, "Use the mode 'auto' or 'batch'.")
+    if by_transactions and not CONNECTIONS[target.kind].keeps_transactions:
         fitting = ", ".join(kind.name for kind in CONNECTIONS.values() if kind.keeps_transactions)
         detail = f"'{target.name}' is of the kind {target.kind}, which cannot apply in the mode '{apply.mode}'; these can: {fitting}."
         raise ApplyModeUnsupported.at("/apply/mode", detail)

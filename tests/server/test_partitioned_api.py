@@ -19,7 +19,6 @@ from server.connections.service import connection_with_secrets, require_connecti
 from server.db.models.outbox import OutboxRow
 from server.db.models.subscription import SubscriptionRow
 from server.engines.commands import initial_commands
-from server.errors import ReportedProblem
 from server.security.secret_box import SecretBox
 from server.subscriptions.assignment import build_assignment
 from tests.server.conftest import PlayedEngine
@@ -409,34 +408,3 @@ def test_a_node_that_is_gone_is_named(client: TestClient, app: FastAPI) -> None:
     assert [command.kind for command in commands] == ["sync"]
     found = client.get(f"{SUBSCRIPTIONS}/s").json()
     assert (found["state"], found["code"]) == ("failed", "node_missing")
-
-
-@pytest.mark.usefixtures("subscribed")
-def test_requests_that_other_sources_take_are_refused_with_a_remedy(client: TestClient, engine: PlayedEngine) -> None:
-    """By the server, or by the engine, whose problem is passed on."""
-    refusal = ReportedProblem(
-        422, "not_with_this_capture", "No triggers record its changes.", "Ask another connection."
-    )
-    engine.answers = dict.fromkeys(("change_triggers", "ddl_capture", "sequences", "query"), refusal)
-    table = {"tables": [{"schema": "public", "name": "orders"}]}
-    answers = {
-        "triggers": client.get(f"{URL}/shops/change-triggers"),
-        "install": client.put(f"{URL}/shops/change-triggers", json=table),
-        "plan": client.post(f"{URL}/shops/change-triggers/plans", json=table),
-        "remove": client.delete(f"{URL}/shops/change-triggers"),
-        "ddl": client.put(f"{URL}/shops/ddl-capture"),
-        "cycle": client.post(f"{SUBSCRIPTIONS}/s/cycles"),
-        "cycles": client.get(f"{SUBSCRIPTIONS}/s/cycles"),
-        "sequences": client.post(f"{SUBSCRIPTIONS}/s/sequences", json={}),
-        "lsn": client.post(f"{SUBSCRIPTIONS}/s/freshness-waits", json={"position": "0/16B3748", "timeout_s": 0}),
-        "source tables": client.get(f"{URL}/shops/tables", params={"capture": "query_diff"}),
-        "check": client.post(f"{URL}/shops/checks", json={"capture": {"kind": "query_diff"}}),
-        "check publication": client.post(f"{URL}/shops/checks", json={"capture": {"publication": "mine"}}),
-    }
-    assert {name: (answer.status_code, answer.json()["code"]) for name, answer in answers.items()} == {
-        **dict.fromkeys(("triggers", "install", "plan", "remove", "ddl"), (422, refusal.code)),
-        **dict.fromkeys(("cycle", "cycles"), (422, "cycles_unsupported")),
-        "sequences": (422, "sequences_unsupported"),
-        **dict.fromkeys(("lsn", "source tables", "check", "check publication"), (422, "invalid_request")),
-    }
-    assert all(answer.json()["remedy"] for answer in answers.values())

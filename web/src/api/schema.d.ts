@@ -9066,7 +9066,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `not_with_this_capture`: The source is not captured by triggers */
+            /** @description `not_with_this_capture`: The source does not have this */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -9156,7 +9156,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `not_with_this_capture`: The source is not captured by triggers */
+            /** @description `not_with_this_capture`: The source does not have this */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -9242,7 +9242,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `not_with_this_capture`: The source is not captured by triggers */
+            /** @description `not_with_this_capture`: The source does not have this */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -9332,7 +9332,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `not_with_this_capture`: The source is not captured by triggers */
+            /** @description `not_with_this_capture`: The source does not have this */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -9594,7 +9594,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `invalid_request`: Invalid request */
+            /** @description `not_with_this_capture`: The source does not have this */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -10934,7 +10934,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: Batches cannot be applied in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -11117,7 +11117,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: Batches cannot be applied in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -12131,7 +12131,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: The target cannot apply in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: Batches cannot be applied in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -12878,7 +12878,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `invalid_request`: Invalid request; `sequences_unsupported`: The target has no sequences */
+            /** @description `invalid_request`: Invalid request; `sequences_unsupported`: The sequences cannot be advanced */
             422: {
                 headers: {
                     [name: string]: unknown;
