@@ -78,6 +78,10 @@ class Capture(Policy):
         """The lag in seconds up to which a target is fresh if the subscription has no other goal."""
         return 60.0
 
+    def shown_column(self) -> tuple[TableName, str] | None:
+        """A table that has to be one of the subscription's, and a column whose values its rows have to show; None: there is none."""
+        return None
+
     def assigned(self) -> dict[str, Any]:
         """What the command `assign` says of it."""
         return {"capture": {"kind": self.kind}}

@@ -67,6 +67,8 @@ class FaultKind(StrEnum):
     """The options of a table name columns that it does not have, or ask of its key columns what is impossible."""
     TABLE_NODES_DIFFER = "table_nodes_differ"
     """The table has not the same structure on all nodes of a partitioned source that have it."""
+    OWN_TABLE_UNFIT = "own_table_unfit"
+    """Rows of the table that the capture names cannot say to which global transaction a transaction belongs."""
     TABLE_KEY_NOT_UNIQUE = "table_key_not_unique"
     """A declared key does not identify the rows of a copy: two rows have the same key, or a key contains NULL."""
     TABLE_DIFFERS_AS_DECLARED = "table_differs_as_declared"

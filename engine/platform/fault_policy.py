@@ -93,6 +93,12 @@ POLICIES: dict[FaultKind, Policy] = {
         "Upgrade the source to PostgreSQL 16 or newer, or PATCH the subscription with"
         ' "capture": {"origin": "any"}; then set desired_state to running.',
     ),
+    FaultKind.OWN_TABLE_UNFIT: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Let each node that has the table of capture.own_table have it with a replica identity and the column capture.own_column; then set"
+        " desired_state to running. If the column was gone or renamed for a time, rows without it are in the log: "
+        + _RELOAD_ALL,
+    ),
     FaultKind.TWO_PHASE_UNSUPPORTED: Policy(
         Action.FAIL_SUBSCRIPTION,
         "Upgrade the node that the reason names to PostgreSQL 15 or newer; then set desired_state to running.",

@@ -26,6 +26,7 @@ from server.connections.schemas import (
 from server.connections.service import ConnectionInUse, ConnectionKindFixed
 from server.db.dependencies import Reading, Writing, run_write
 from server.db.models.connection import ConnectionRow
+from server.declarations.shown_column import OwnTableUnfit, refuse_hidden_bodies
 from server.declarations.table_body import preflight_specs
 from server.declarations.table_declaration import IntoExistingUnsupported, refuse_existing_bodies
 from server.errors import InvalidRequest, NotFound, PreconditionFailed, responses
@@ -135,6 +136,7 @@ def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None
         ConnectionKindFixed,
         NodesFixed,
         IntoExistingUnsupported,
+        OwnTableUnfit,
         SecretsUnreadable,
         EngineUnavailable,
         EngineTimeout,
@@ -169,6 +171,8 @@ def _capture_to_check(body: CheckRequest, source: ConnectionKind | None) -> dict
     if body.capture.kind not in kinds:
         detail = f"The connection is checked as {f'a {source.name}' if source is not None else 'a target'}"
         raise InvalidRequest.at("/capture", f"{detail}, which has no capture '{body.capture.kind}'.")
+    if body.tables:
+        refuse_hidden_bodies(body.capture, body.tables)
     assigned = body.capture.assigned()
     return {"origin": assigned.get("origin", body.origin.value), "capture": assigned["capture"]}
 

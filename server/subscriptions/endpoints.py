@@ -15,6 +15,7 @@ from server.connections.service import connection_with_secrets
 from server.db.dependencies import Reading, Writing, run_read
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession
+from server.declarations.shown_column import OwnTableUnfit
 from server.declarations.table_body import TableBody
 from server.declarations.table_declaration import IntoExistingUnsupported, PatternMatchesNothing, SharedTableConflict
 from server.errors import NotFound, PreconditionFailed, responses
@@ -54,6 +55,7 @@ _CHANGE = responses(
     ApplyModeUnsupported,
     CaptureUnsupported,
     CaptureSettingFixed,
+    OwnTableUnfit,
     IntoExistingUnsupported,
     SharedTableConflict,
     EngineUnavailable,

@@ -19,6 +19,7 @@ from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.declarations.captures import read_capture
 from server.declarations.policies import POLICIES, ApplyBody
+from server.declarations.shown_column import POINTER
 from server.declarations.table_body import TableBody
 from server.declarations.table_declaration import refuse_existing_bodies, resolve_tables
 from server.error_handlers import field_errors
@@ -31,6 +32,7 @@ from server.subscriptions.desire import declare_desired, slot_name
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut
 from server.tables import repository as repository_of_tables
 from server.tables import service as tables
+from server.tables.shown_column import check_shown_column
 
 Discovered = Sequence[Mapping[str, Any]]
 
@@ -93,6 +95,7 @@ def put_subscription(
     _refuse_fixed(row, policies["capture"])
     changed = _set_tables(session, row, body.tables, discovered, CONNECTIONS[target.kind], keep=keep_tables)
     changed |= _set_policies(row, policies)
+    check_shown_column(session, row, POINTER)
     changed |= declare_desired(session, row, body.desired_state)
     if changed:
         _bump_revision(session, row)
@@ -121,6 +124,8 @@ def patch_subscription(
     redeclared = _set_policies(row, merged)
     if body.tables is not None:
         redeclared |= _set_tables(session, row, body.tables, discovered, CONNECTIONS[target.kind])
+    if redeclared:
+        check_shown_column(session, row, POINTER)
     desired = body.desired_state is not None and declare_desired(session, row, body.desired_state)
     if redeclared or desired:
         _bump_revision(session, row)
@@ -208,6 +213,7 @@ def _create(
     session.flush()
     record_event(session, kind="subscription_created", subscription=name, detail=f"'{name}' was created.")
     _set_tables(session, row, body.tables, discovered, CONNECTIONS[target.kind])
+    check_shown_column(session, row, POINTER)
     declare_desired(session, row, body.desired_state)
     session.touch(name)
     enqueue(session, name, "assign", {})

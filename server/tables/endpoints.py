@@ -17,6 +17,7 @@ from server.db.dependencies import Reading, Writing
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
+from server.declarations.shown_column import OwnTableUnfit
 from server.declarations.table_body import TableBody
 from server.declarations.table_declaration import IntoExistingUnsupported, SharedTableConflict, declare_table
 from server.errors import InvalidRequest, NotFound, PreconditionFailed, responses
@@ -105,6 +106,7 @@ _PATCH_REFUSALS = (
     SubscriptionDeleting,
     InvalidRequest,
     IntoExistingUnsupported,
+    OwnTableUnfit,
 )
 
 
@@ -150,7 +152,9 @@ def plan_table(session: Writing, name: NamePath, table_id: TableIdPath, body: Ta
     summary="Remove a table",
     status_code=204,
     dependencies=[needs(Role.OPERATOR)],
-    responses=responses(NotFound, TableRemoved, TargetTableOfOwner, SubscriptionDeleting, PreconditionFailed),
+    responses=responses(
+        NotFound, TableRemoved, TargetTableOfOwner, OwnTableUnfit, SubscriptionDeleting, PreconditionFailed
+    ),
 )
 def remove_table(
     session: Writing,

@@ -52,6 +52,7 @@ from server.tables.schemas import (
     TableView,
     TargetTable,
 )
+from server.tables.shown_column import check_shown_column
 
 
 class TableExists(Conflict):
@@ -241,6 +242,7 @@ def patch_table(
     Raises:
         TransitionRefused: the desired state cannot be reached from the current one.
         IntoExistingUnsupported: the target does not support it.
+        OwnTableUnfit: the capture needs a column that would be hidden.
     """
     refuse_existing([("", bool(body.into_existing))], target)
     subscription = lock_changeable_subscription(session, name)
@@ -257,6 +259,8 @@ def patch_table(
         present = repository.list_present(session, subscription.id or 0)
         check_targets([_placed(row, options)], target, _occupied_places(session, subscription, present, target))
     changed = _apply_options(session, subscription, row, options)
+    if changed:
+        check_shown_column(session, subscription)
     if "freshness" in body.model_fields_set:
         changed |= _apply_goal(session, name, row, _merged_goal(row, body.freshness))
     if body.desired_state is not None and body.desired_state.value != row.desired_state:
@@ -276,6 +280,7 @@ def remove_table(session: WriteSession, name: str, table_id: str, if_match: str 
 
     Raises:
         TargetTableOfOwner: it would be dropped, but Penstock did not create it (`into_existing`).
+        OwnTableUnfit: the capture needs it.
     """
     subscription = lock_changeable_subscription(session, name)
     row = lock_present_table(session, subscription, table_id)
@@ -285,6 +290,7 @@ def remove_table(session: WriteSession, name: str, table_id: str, if_match: str 
         raise TargetTableOfOwner(detail)
     row.kept_out = True
     _remove(session, subscription, row, on_target)
+    check_shown_column(session, subscription)
     enqueue(session, name, "table", {"table": row.id, "removed": True})
 
 

@@ -6,9 +6,10 @@ import re
 from collections import Counter
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, StringConstraints, WithJsonSchema, field_validator
+from pydantic import Field, StringConstraints, WithJsonSchema, field_validator, model_validator
 
 from engine.kinds import ConnectionKind, Imported, KindSettings, SourceKind, Text
+from engine.model.identity import TableName
 from engine.model.masks import MASK_KEY
 from engine.postgres.declaration import POSTGRES_CONNECTION
 from engine.sources.postgres_log.declaration import SlotCapture
@@ -18,6 +19,8 @@ FEWEST_NODES, MOST_NODES = 2, 64
 """Of one source. A set of nodes is a word of 64 bits where logs are merged."""
 LONGEST_PATTERN = 200
 """Characters of a pattern; PostgreSQL limits what it is applied to, a gid, to the same number of bytes."""
+_COLUMN = "gtid"
+"""The usual name of the column, that of the group of patterns."""
 _RESERVED = "penstock"
 """Prefixes that begin so are those of the engine's own messages in the log."""
 
@@ -84,7 +87,7 @@ class PostgresLogsCapture(SlotCapture):
         " name and eight hexadecimal digits."
     )
     keeps_folder: ClassVar[bool] = True
-    fixed: ClassVar[frozenset[str]] = frozenset({"gid_pattern", "own_prefix"})
+    fixed: ClassVar[frozenset[str]] = frozenset({"gid_pattern", "own_prefix", "own_table", "own_column"})
 
     kind: Literal["postgres_logs"] = Field(default="postgres_logs", description=words)
     order: Literal["causal", "strict"] = Field(
@@ -107,7 +110,21 @@ class PostgresLogsCapture(SlotCapture):
         title="Prefix of the coordinator's message",
         description="The prefix of a transactional message (pg_logical_emit_message) in the coordinator's own transaction, which is"
         " committed in one phase and decides. The content is the id of the global transaction. null: the coordinator has no part of its"
-        " own. Fixed once the subscription exists.",
+        " own, or `own_table` names it. Fixed once the subscription exists.",
+    )
+    own_table: (
+        Annotated[Text, StringConstraints(pattern=r"^[^.\x00]+\.[^\x00]+$", max_length=LONGEST_PATTERN)] | None
+    ) = Field(
+        default=None,
+        title="Table of the coordinator's ids",
+        description="Instead of a message: a table of the subscription, as `schema.name`, into which the coordinator's own transaction"
+        " inserts a row with the id of the global transaction. Fixed once the subscription exists.",
+    )
+    own_column: Annotated[Text, StringConstraints(max_length=63)] = Field(
+        default=_COLUMN,
+        title="Column of the ids",
+        description="The column of `own_table` with the ids, of the type text, varchar or uuid. A row in which it is NULL names none."
+        " Fixed once the subscription exists.",
     )
 
     @field_validator("gid_pattern")
@@ -135,8 +152,28 @@ class PostgresLogsCapture(SlotCapture):
             raise ValueError(f"prefixes that begin with {_RESERVED} are those of Penstock's own messages")
         return given
 
+    @model_validator(mode="after")
+    def _named_in_one_way(self) -> PostgresLogsCapture:
+        if self.own_table is not None and self.own_prefix is not None:
+            raise ValueError("either own_prefix or own_table names the coordinator's own part, not both")
+        if self.own_table is None and self.own_column != _COLUMN:
+            raise ValueError("own_column is a column of own_table, which is not given")
+        return self
+
+    def shown_column(self) -> tuple[TableName, str] | None:
+        if self.own_table is None:
+            return None
+        schema, _, name = self.own_table.partition(".")
+        return TableName(schema, name), self.own_column
+
     def assigned(self) -> dict[str, Any]:
-        named = {"order": self.order, "gid_pattern": self.gid_pattern, "own_prefix": self.own_prefix}
+        named = {
+            "order": self.order,
+            "gid_pattern": self.gid_pattern,
+            "own_prefix": self.own_prefix,
+            "own_table": self.own_table,
+            "own_column": None if self.own_table is None else self.own_column,
+        }
         return {
             "capture": {
                 "kind": self.kind,

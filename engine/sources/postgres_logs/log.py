@@ -33,11 +33,13 @@ from engine.sources.postgres_logs.node_log import Naming
 from engine.sources.postgres_logs.node_tables import NodeTables
 from engine.sources.postgres_logs.node_types import NodeTypes
 from engine.sources.postgres_logs.nodes import Node, Nodes
+from engine.sources.postgres_logs.own_rows import unfit
 from engine.sources.postgres_logs.reader_folder import ReaderFolder, required
 from engine.sources.postgres_logs.reader_socket import ReaderSocket, request_mark
 from engine.sources.postgres_logs.relations import reason_of
 
 _WHOLE_GID = "(?P<gtid>.+)"
+_PUBLISHED = "SELECT FROM pg_publication_tables WHERE pubname = ANY (%s) AND schemaname = %s AND tablename = %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +49,23 @@ class Rules:
     order: Order = Order.CAUSAL
     gid_pattern: str | None = None
     own_prefix: str | None = None
+    own_rows: tuple[TableName, str] | None = None
+    """Table and column, see Naming."""
 
     @classmethod
     def of(cls, spec: ConnectionSpec) -> Rules:
         settings = spec.capture.settings if spec.capture is not None else {}
         pattern, prefix = settings.get("gid_pattern"), settings.get("own_prefix")
+        schema, _, table = str(settings.get("own_table", "")).partition(".")
         return cls(
             Order(str(settings.get("order", Order.CAUSAL.value))),
             None if pattern is None else str(pattern),
             None if prefix is None else str(prefix),
+            (TableName(schema, table), str(settings.get("own_column", "gtid"))) if table else None,
         )
 
     def naming(self, nodes: tuple[str, ...]) -> Naming:
-        return Naming(re.compile(self.gid_pattern or _WHOLE_GID), self.own_prefix, nodes)
+        return Naming(re.compile(self.gid_pattern or _WHOLE_GID), self.own_prefix, nodes, self.own_rows)
 
 
 class PartitionedLog:
@@ -95,6 +101,7 @@ class PartitionedLog:
             detail = "several nodes are read whatever the origin of their changes"
             raise EngineFault(FaultKind.ORIGIN_UNSUPPORTED, reader, detail)
         folder = required(self._folder)
+        self._check_own_rows(reader)
         kept = self._kept(folder, reader, start, last)
         folder.make()
         opened = ExitStack()
@@ -158,6 +165,20 @@ class PartitionedLog:
         folder = required(self._folder)
         return request_mark(folder.path, flushed=flushed) or folder.number_without_reader()
 
+    def _check_own_rows(self, reader: str) -> None:
+        """Without these rows global transactions would come in parts, and nothing would say so. Raises EngineFault(OWN_TABLE_UNFIT)."""
+        if self._rules.own_rows is None:
+            return
+        table, column = self._rules.own_rows
+        found = self._tables.read([table])
+        problem = unfit(table, column, found, self._nodes.names)
+        if problem is None:
+            there = [self._nodes.all[number] for number in found[table].parts]
+            silent = [node.name for node in there if not _publishes(node, reader, table)]
+            problem = f"is not published on node {silent[0]}" if silent else None
+        if problem is not None:
+            raise EngineFault(FaultKind.OWN_TABLE_UNFIT, str(table), f"the table {problem}")
+
     def _kept(self, folder: ReaderFolder, reader: str, start: Lsn, last: LastCommit | None) -> MergedLogs:
         """The state of the nodes' logs at `start`."""
         if last is not None and last.logs is not None:
@@ -187,6 +208,12 @@ class PartitionedLog:
         )
         opened.callback(stream.close)
         return stream
+
+
+def _publishes(node: Node, reader: str, table: TableName) -> bool:
+    with node.connector.session(str(table)) as connection:
+        named = [list(publications_of(node.slot(reader))), table.schema, table.name]
+        return connection.execute(_PUBLISHED, named).fetchone() is not None
 
 
 def _keeping(folder: ReaderFolder) -> Keeping:

@@ -21,6 +21,7 @@ from engine.records.messages import logs_record, marker_record, parse_truncate
 from engine.records.relation import Announced, AnnouncedColumn, apart, relation_record
 from engine.sort.merge_records import LocalRun
 from engine.sources.postgres import frames
+from engine.sources.postgres_logs import own_rows
 from engine.sources.postgres_logs.moved_rows import RowKeys, keys_of, may_remove, put_first
 from engine.sources.postgres_logs.node_log import NodeLog, Part, Piece, Transactions
 from engine.sources.postgres_logs.relations import Relations, View, Why
@@ -472,6 +473,7 @@ def _unannounced() -> EngineFault:
 def warm() -> None:
     """Compile the kernels with which logs are read and merged."""
     frames.warm()
+    own_rows.warm()
     column = AnnouncedColumn("id", identity=True, type_oid=23, modifier=-1)
     announced = Announced(RelationId(2), TableName("public", "warm"), ReplicaIdentity.DEFAULT, (column,))
     view = View(0, {1: (2, relation_record(announced))})

@@ -13,11 +13,13 @@ import numpy as np
 
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableName
 from engine.model.source import RecordChunk
 from engine.platform.compiled import Array
 from engine.records.two_phase import two_phase_of
 from engine.sort.merge import LogMerge
 from engine.sort.merge_records import Entry, EntryKind
+from engine.sources.postgres_logs.own_rows import OwnRows
 from engine.sources.postgres_logs.relations import Relations, View
 from engine.sources.postgres_logs.spool import Kept, Spool
 
@@ -45,12 +47,14 @@ class Naming:
     `participants`, if it has one. A gid that it does not match is the id as a whole. If participants are
     listed, an id may name one transaction only: a part counts as soon as it is read, also if it is rolled back and prepared again later.
     `own_prefix`: prefix of the logical message in the coordinator's transaction whose content is the id, and in a second line the
-    participants; None: the coordinator has no part.
+    participants; `own_rows`: table and column instead, with the same content in a row that the transaction inserts. Both None: the
+    coordinator has no part.
     """
 
     gid: re.Pattern[str]
     own_prefix: str | None
     nodes: tuple[str, ...]
+    own_rows: tuple[TableName, str] | None = None
 
     def of_gid(self, gid: str) -> tuple[str, frozenset[int] | None]:
         found = self.gid.search(gid)
@@ -66,7 +70,11 @@ class Naming:
         head = self.own_prefix.encode() + b"\0"
         if record[1:2] != b"\x01" or not record.startswith(head, _PREFIX_AT):
             return None
-        gtid, _, listed = record[_PREFIX_AT + len(head) + 4 :].decode("utf-8", "surrogateescape").partition("\n")
+        return self.of_content(record[_PREFIX_AT + len(head) + 4 :])
+
+    def of_content(self, content: bytes) -> tuple[str, frozenset[int] | None]:
+        """What the content of a message, or of a row's column, says of its transaction."""
+        gtid, _, listed = content.decode("utf-8", "surrogateescape").partition("\n")
         return gtid, self._participants(listed or None)
 
     def _participants(self, listed: str | None) -> frozenset[int] | None:
@@ -172,7 +180,10 @@ class NodeLog:
         self._next = 0
         self._open: Part | None = None
         self._named: tuple[str, frozenset[int] | None] | None = None
-        """Of the open transaction, if a message has named it."""
+        """Of the open transaction, if a message or a row has named it."""
+        self._own = None if naming.own_rows is None else OwnRows(*naming.own_rows)
+        self._looked = 0
+        """The first record of the open transaction, in the present chunk, that was not looked at for such a row."""
         self._commits: deque[tuple[Sequence[int] | Array, Sequence[int] | Array]] = deque()
         """Ends and transaction ids of the last commits, also of those that are released."""
         self._noted = 0
@@ -205,8 +216,9 @@ class NodeLog:
         controls = chunk.controls
         ends = _ends_of_runs(controls["kind"])
         first, at = 0, 0
+        self._looked = 0
         while at < len(controls):
-            stop = int(ends[at]) if self._open is None else at
+            stop = self._unnamed(chunk, at, int(ends[at])) if self._open is None else at
             if stop > at:
                 self._add_run(chunk, controls[at + 1 : stop : 2], controls[at:stop:2])
                 at = stop
@@ -215,7 +227,24 @@ class NodeLog:
             first = self._control(chunk, _Control(*controls[at].item()), first)
             at += 1
         if self._open is not None:
+            self._look(chunk, chunk.count)
             self._keep(chunk, first, chunk.count)
+
+    def _unnamed(self, chunk: RecordChunk, at: int, stop: int) -> int:
+        """Which control record begins the first transaction that a row names; `stop` if none does. From `at` to before `stop` they are BEGIN
+        and COMMIT of each."""
+        if self._own is None or stop == at:
+            return stop
+        ordinals = chunk.controls["ordinal"]
+        found = self._own.first(chunk, int(ordinals[at]), int(ordinals[stop - 1]) + 1)
+        return at + 2 * int(np.searchsorted(ordinals[at + 1 : stop : 2], found))
+
+    def _look(self, chunk: RecordChunk, stop: int) -> None:
+        """Look for a row that names the open transaction, up to before this record."""
+        if self._own is not None:
+            found = self._own.id_in(chunk, self._looked, stop)
+            self._named = self._named if found is None else self._naming.of_content(found)
+            self._looked = stop
 
     def end_of(self, has: Callable[[Array], Array], passed: int) -> int | None:
         """The end of the last commit that a snapshot has; None if it lacks an earlier one, or one up to `passed`.
@@ -272,7 +301,7 @@ class NodeLog:
         kind, ordinal = control.kind, control.ordinal
         if kind in _BEGINS:
             self._xid = control.xid
-            self._open, self._named = Part([(0, self._view)]), None
+            self._open, self._named, self._looked = Part([(0, self._view)]), None, ordinal
             return ordinal
         if kind in _KINDS:
             record = two_phase_of(_record(chunk, ordinal))
@@ -288,11 +317,15 @@ class NodeLog:
         if self._open is None:
             return ordinal + 1  # A message outside transactions.
         if kind == ControlKind.RELATION:
+            self._look(chunk, ordinal)
+            if self._own is not None:
+                self._own.announced(chunk.relations[ordinal])
             self._view = self._relations.announced(self._node, chunk.relations[ordinal], self._view)
             self._open.views.append((self._open.count + ordinal - first, self._view))
         elif kind == ControlKind.MESSAGE:
             self._named = self._naming.of_message(_record(chunk, ordinal)) or self._named
         elif kind in _ENDS:
+            self._look(chunk, ordinal)
             self._keep(chunk, first, ordinal + 1)
             self._end(chunk, control, self._open)
             return ordinal + 1

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
+from engine.model.shown_column import why_hidden
 from engine.model.source import DiscoveredTable, Finding, Severity
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres_log import slots
 from engine.sources.postgres_logs.node_tables import NodeTable, NodeTables, same_number
 from engine.sources.postgres_logs.nodes import Node, Nodes
+from engine.sources.postgres_logs.own_rows import OWN_TABLE_REMEDY, unfit
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 _NOT_HERE = frozenset({"ddl_capture_absent", "ddl_capture_installed", "ddl_capture_outdated"})
@@ -56,6 +58,26 @@ def check(
         found += _states(nodes)
     found += _of_tables(there)
     return found
+
+
+def of_own_rows(
+    nodes: Nodes, tables: NodeTables, specs: Sequence[TableSpec], own: tuple[TableName, str] | None
+) -> list[Finding]:
+    """Whether rows of this table can name global transactions by this column; None: none are meant to."""
+    if own is None:
+        return []
+    table, column = own
+    try:
+        problem = unfit(table, column, tables.read([table]), nodes.names)
+    except EngineFault:
+        return []  # The checks of the node say why.
+    spec = next((spec for spec in specs if spec.source == table), None)
+    if problem is None and spec is not None:
+        problem = why_hidden(spec, column)
+    if problem is None:
+        return []
+    what = f"{table}, whose rows name global transactions, {problem}"
+    return [Finding(_E, FaultKind.OWN_TABLE_UNFIT.value, what, OWN_TABLE_REMEDY)]
 
 
 def _of_tables(there: dict[TableName, NodeTable]) -> list[Finding]:

@@ -58,7 +58,8 @@ class PartitionedSource:
         self._tables = tables = NodeTables(nodes)
         reader = PartitionedReader(nodes, folder)
         self.terms = replace(POSTGRES_LOGS_TERMS, logs=nodes.names)
-        self.log: LogSource = PartitionedLog(nodes, tables, Rules.of(spec), folder)
+        self._rules = Rules.of(spec)
+        self.log: LogSource = PartitionedLog(nodes, tables, self._rules, folder)
         self.copies: SnapshotSource = PartitionedCopies(nodes, tables, folder)
         self.reader: ReaderControl = reader
         self.sent_tables: SentTables = PartitionedPublications(nodes, tables, folder)
@@ -74,7 +75,8 @@ class PartitionedSource:
     def preflight(
         self, tables: Sequence[TableSpec], reader: str | None, origin: OriginFilter = OriginFilter.ANY
     ) -> list[Finding]:
-        return preflight.check(self._nodes, self._tables, tables, reader, origin)
+        found = preflight.check(self._nodes, self._tables, tables, reader, origin)
+        return found + preflight.of_own_rows(self._nodes, self._tables, tables, self._rules.own_rows)
 
     def discover(self) -> list[DiscoveredTable]:
         return preflight.discover(self._nodes, self._tables)

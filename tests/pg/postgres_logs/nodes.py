@@ -42,6 +42,8 @@ ACCOUNTS = 5
 """Of each node."""
 OWN = "shop.gtid"
 """Prefix of the message that names a coordinator's own part."""
+OWN_TABLE = "CREATE TABLE global_transactions (no serial PRIMARY KEY, made timestamptz DEFAULT now(), gtid text)"
+"""The table whose rows name it instead."""
 Row = tuple[int, int]
 """Node of the account and its number within the node."""
 
@@ -57,6 +59,8 @@ class Nodes:
         """Global transactions that are decided, with the nodes that have not committed their part."""
         self.undecided: list[tuple[str, list[int]]] = []
         self._count = 0
+        self.named_by = f"SELECT pg_logical_emit_message(true, '{OWN}', %s)"
+        """The statement by which a coordinator names its own part."""
 
     def local(self) -> None:
         """Move an amount between two accounts of a node, unless a prepared transaction has locked one."""
@@ -99,7 +103,7 @@ class Nodes:
             self.undecided.append((gtid, prepared))
         else:
             if coordinator is not None:
-                self.sessions[coordinator].execute("SELECT pg_logical_emit_message(true, %s, %s)", [OWN, gtid])
+                self.sessions[coordinator].execute(self.named_by.encode(), [gtid])
                 self.sessions[coordinator].execute("COMMIT")
             self._decided(gtid, prepared, half=ends == "half")
 

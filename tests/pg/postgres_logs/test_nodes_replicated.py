@@ -20,7 +20,7 @@ from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 from tests.fixtures.waiting import wait_until
-from tests.pg.postgres_logs.nodes import ACCOUNTS, OWN, Nodes
+from tests.pg.postgres_logs.nodes import ACCOUNTS, OWN, OWN_TABLE, Nodes
 from tests.pg.two_phase.node import Node
 
 pytestmark = pytest.mark.pg
@@ -42,12 +42,15 @@ Shop = tuple[list[Database], Nodes]
 
 
 @pytest.fixture
-def shop(pg18: EmbeddedPostgres, database_on: Callable[..., Database]) -> Iterator[Shop]:
-    """Databases, and transactions over them."""
+def shop(pg18: EmbeddedPostgres, database_on: Callable[..., Database], *, rows: bool) -> Iterator[Shop]:
+    """Databases, and transactions over them. `rows`: in place of messages they name the coordinator's own part."""
     databases = [database_on(pg18) for _ in range(COUNT)]
     for number, database in enumerate(databases):
         first = number * ACCOUNTS
         database.execute("CREATE TABLE accounts (id int PRIMARY KEY, amount int)")
+        if rows:
+            database.execute(OWN_TABLE)
+            database.execute(f"ALTER SEQUENCE global_transactions_no_seq RESTART WITH {1 + 100_000 * number}")
         database.execute(
             f"INSERT INTO accounts SELECT n, 100 FROM generate_series({first}, {first + ACCOUNTS - 1}) AS n"
         )
@@ -58,6 +61,8 @@ def shop(pg18: EmbeddedPostgres, database_on: Callable[..., Database]) -> Iterat
                 f"INSERT INTO shared SELECT n, 100 FROM generate_series({first}, {first + SHARED - 1}) AS n"
             )
     nodes = Nodes([Node(database) for database in databases], random.Random(1))
+    if rows:
+        nodes.named_by = "INSERT INTO global_transactions (gtid) VALUES (%s)"
     try:
         yield databases, nodes
     finally:
@@ -65,13 +70,15 @@ def shop(pg18: EmbeddedPostgres, database_on: Callable[..., Database]) -> Iterat
 
 
 @pytest.fixture
-def replica(shop: Shop, replicate: Callable[..., Replica], order: Order) -> Replica:
+def replica(shop: Shop, replicate: Callable[..., Replica], order: Order, *, rows: bool) -> Replica:
     databases, _ = shop
     listed = [{"name": f"n{number}", "settings": dict(one.settings)} for number, one in enumerate(databases)]
-    capture = CaptureSpec("postgres_logs", {"gid_pattern": "^(?P<gtid>.+)@", "own_prefix": OWN, "order": order.value})
+    own = {"own_table": "public.global_transactions"} if rows else {"own_prefix": OWN}
+    capture = CaptureSpec("postgres_logs", {"gid_pattern": "^(?P<gtid>.+)@", "order": order.value, **own})
     source = ConnectionSpec("shop", "partitioned", {"nodes": json.dumps(listed)}, capture=capture)
     batch = BatchPolicy(max_transactions=1)
-    return replicate(databases[0], [table("accounts"), table("shared")], source=source, batch=batch)
+    tables = [table(name) for name in ("accounts", "shared", *(["global_transactions"] if rows else []))]
+    return replicate(databases[0], tables, source=source, batch=batch)
 
 
 class Sums:
@@ -174,11 +181,18 @@ def assert_like_the_nodes(shop: Shop, replica: Replica) -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "faults"),
-    [(Order.CAUSAL, ["node", "reader", "engine"]), (Order.STRICT, ["node"])],
-    ids=[order.value for order in (Order.CAUSAL, Order.STRICT)],
+    ("order", "faults", "rows"),
+    [
+        (Order.CAUSAL, ["node", "reader", "engine"], False),
+        (Order.STRICT, ["node"], False),
+        (Order.CAUSAL, ["reader", "engine"], True),
+        (Order.STRICT, ["node"], True),
+    ],
+    ids=["causal", "strict", "causal-rows", "strict-rows"],
 )
-def test_transactions_over_nodes_are_whole_at_every_batch(shop: Shop, replica: Replica, faults: list[str]) -> None:
+def test_transactions_over_nodes_are_whole_at_every_batch(
+    shop: Shop, replica: Replica, faults: list[str], *, rows: bool
+) -> None:
     databases, nodes = shop
     rng, sums = random.Random(7), Sums(replica)
     assert replica.query(SUMS) == [EXPECTED]
@@ -201,3 +215,5 @@ def test_transactions_over_nodes_are_whole_at_every_batch(shop: Shop, replica: R
     replica.assert_equal()
     assert len(sums.seen) > 10
     assert set(sums.seen) == {EXPECTED}
+    if rows:
+        assert replica.query("SELECT count(*) > 3 FROM global_transactions") == [(True,)]

@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.model.identity import TableName
 from engine.model.last_commit import LastCommit
 from engine.model.merged_logs import NODE_BIT, MergedLogs, NodeLog
 from engine.model.position import Lsn
@@ -261,8 +262,9 @@ def merged(
     keeping: Keeping,
     order: Order = Order.STRICT,
     begin: tuple[Lsn, LastCommit] | None = None,
+    own_rows: tuple[TableName, str] | None = None,
 ) -> Iterator[MergedStream]:
-    """The merged log of these streams."""
+    """The merged log of these streams. `own_rows`: as Naming has it, in place of messages."""
     after, last = begin or (Lsn(0), kept_before(len(streams)))
     assert last.logs is not None
     names = tuple(f"n{number}" for number in range(len(streams)))
@@ -271,7 +273,8 @@ def merged(
     opened = ExitStack()
     for each in (*given, *rounds):
         opened.callback(each.close)
-    rules = MergeRules(order, Naming(re.compile("^(?P<gtid>.+)@"), OWN, names), keeping)
+    naming = Naming(re.compile("^(?P<gtid>.+)@"), OWN if own_rows is None else None, names, own_rows)
+    rules = MergeRules(order, naming, keeping)
     with closing(
         MergedStream(
             NodeStreams(names, given, *rounds, opened), rules, SameNumbers(), MergedNumbers(after.value), last.logs

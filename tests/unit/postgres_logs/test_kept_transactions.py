@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableName
 from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.source import RecordChunk
@@ -162,13 +163,14 @@ def read_all(
     order: Order,
     limits: tuple[int, int],
     begin: tuple[Lsn, LastCommit] | None = None,
+    own_rows: tuple[TableName, str] | None = None,
 ) -> Follower:
-    """The merged log with these limits: bytes of memory of each node, and of a chunk."""
+    """The merged log with these limits: bytes of memory of each node, and of a chunk. `own_rows`: see `merged`."""
     memory, chunk_bytes = limits
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merged_stream, "CHUNK_BYTES", chunk_bytes)
         streams = streams_of(logs, delivery)
-        with merged(streams, ends_of(logs), Keeping(memory_bytes=memory), order, begin) as stream:
+        with merged(streams, ends_of(logs), Keeping(memory_bytes=memory), order, begin, own_rows) as stream:
             follower = Follower(*(begin or (Lsn(0), kept_before(len(logs)))))
             follow(stream, follower, {f"n{log.node}": Lsn(log.end) for log in logs})
     return follower

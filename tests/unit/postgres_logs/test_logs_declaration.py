@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from engine.connectors import CONNECTIONS, source_kind
 from engine.control.source_query import _able
 from engine.kinds import Consistency
-from engine.model.subscription import ConnectionSpec
+from engine.model.identity import TableName
+from engine.model.subscription import CaptureSpec, ConnectionSpec
 from engine.model.target import QueryRefused
 from engine.sources.postgres_log.declaration import PostgresLogCapture
 from engine.sources.postgres_logs.declaration import (
@@ -22,6 +23,7 @@ from engine.sources.postgres_logs.declaration import (
     POSTGRES_LOGS,
     PostgresLogsCapture,
 )
+from engine.sources.postgres_logs.log import Rules
 
 
 def assert_refused(settings: dict[str, Any], why: str) -> None:
@@ -80,6 +82,43 @@ def test_an_engine_is_given_flat_settings_and_the_guard_of_a_single_log() -> Non
     assert [given_all.assigned()[name] for name in shared] == [single.assigned()[name] for name in shared]
     assert given_all.log_budget() == single.log_budget() == (2**30, single.guard.warn_share)
     assert "origin" not in given_all.assigned()
+
+
+def test_rows_name_the_own_part_in_place_of_messages() -> None:
+    capture = PostgresLogsCapture(own_table="public.global_transactions")
+    assert capture.assigned()["capture"]["settings"] == {
+        "order": "causal",
+        "own_table": "public.global_transactions",
+        "own_column": "gtid",
+    }
+    assert capture.shown_column() == (TableName("public", "global_transactions"), "gtid")
+    dotted = PostgresLogsCapture(own_table="ops.a.b", own_column="id")
+    assert dotted.shown_column() == (TableName("ops", "a.b"), "id")
+    assert PostgresLogsCapture().shown_column() is None
+    assert PostgresLogsCapture.fixed == {"gid_pattern", "own_prefix", "own_table", "own_column"}
+    rules = Rules.of(
+        ConnectionSpec(
+            "shops", "partitioned", capture=CaptureSpec("postgres_logs", dotted.assigned()["capture"]["settings"])
+        )
+    )
+    assert (rules.own_prefix, rules.own_rows) == (None, (TableName("ops", "a.b"), "id"))
+
+
+@pytest.mark.parametrize("name", ["", "global_transactions", ".x", "public.", "a.b\x00"])
+def test_a_table_has_a_schema_and_a_name(name: str) -> None:
+    assert_refused({"own_table": name}, ".")
+
+
+@pytest.mark.parametrize(
+    ("given_both", "why"),
+    [
+        ({"own_table": "public.t", "own_prefix": "gtid"}, "not both"),
+        ({"own_column": "id"}, "own_table, which is not given"),
+    ],
+)
+def test_settings_of_the_own_part_exclude_each_other(given_both: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        PostgresLogsCapture.model_validate(given_both)
 
 
 def test_what_the_kind_promises_and_does_not_have() -> None:

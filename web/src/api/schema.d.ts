@@ -4568,10 +4568,21 @@ export interface components {
              */
             order?: "causal" | "strict";
             /**
+             * Column of the ids
+             * @description The column of `own_table` with the ids, of the type text, varchar or uuid. A row in which it is NULL names none. Fixed once the subscription exists.
+             * @default gtid
+             */
+            own_column?: string;
+            /**
              * Prefix of the coordinator's message
-             * @description The prefix of a transactional message (pg_logical_emit_message) in the coordinator's own transaction, which is committed in one phase and decides. The content is the id of the global transaction. null: the coordinator has no part of its own. Fixed once the subscription exists.
+             * @description The prefix of a transactional message (pg_logical_emit_message) in the coordinator's own transaction, which is committed in one phase and decides. The content is the id of the global transaction. null: the coordinator has no part of its own, or `own_table` names it. Fixed once the subscription exists.
              */
             own_prefix?: string | null;
+            /**
+             * Table of the coordinator's ids
+             * @description Instead of a message: a table of the subscription, as `schema.name`, into which the coordinator's own transaction inserts a row with the id of the global transaction. Fixed once the subscription exists.
+             */
+            own_table?: string | null;
             /**
              * Slot Budget Bytes
              * @description Log that the source may retain for this subscription. The shares of the guard refer to it, or to the source's own limit if that is lower.
@@ -9422,7 +9433,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `invalid_request`: Invalid request; `into_existing_unsupported`: The target does not support into_existing */
+            /** @description `invalid_request`: Invalid request; `into_existing_unsupported`: The target does not support into_existing; `own_table_unfit`: Rows of the table cannot name global transactions */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -10934,7 +10945,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: Batches cannot be applied in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: Batches cannot be applied in this mode; `capture_unsupported`: The source has no such capture; `own_table_unfit`: Rows of the table cannot name global transactions; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -11117,7 +11128,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: Batches cannot be applied in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: Batches cannot be applied in this mode; `capture_unsupported`: The source has no such capture; `own_table_unfit`: Rows of the table cannot name global transactions; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -12131,7 +12142,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: Batches cannot be applied in this mode; `capture_unsupported`: The source has no such capture; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `apply_mode_unsupported`: Batches cannot be applied in this mode; `capture_unsupported`: The source has no such capture; `own_table_unfit`: Rows of the table cannot name global transactions; `into_existing_unsupported`: The target does not support into_existing; `shared_table_conflict`: The tables conflict in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -13650,7 +13661,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `invalid_request`: Invalid request */
+            /** @description `own_table_unfit`: Rows of the table cannot name global transactions */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -13736,7 +13747,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `invalid_request`: Invalid request; `into_existing_unsupported`: The target does not support into_existing */
+            /** @description `invalid_request`: Invalid request; `into_existing_unsupported`: The target does not support into_existing; `own_table_unfit`: Rows of the table cannot name global transactions */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -14038,7 +14049,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `invalid_request`: Invalid request; `into_existing_unsupported`: The target does not support into_existing */
+            /** @description `invalid_request`: Invalid request; `into_existing_unsupported`: The target does not support into_existing; `own_table_unfit`: Rows of the table cannot name global transactions */
             422: {
                 headers: {
                     [name: string]: unknown;
