@@ -137,21 +137,47 @@ def move_shared(databases: list[Database], rng: random.Random) -> None:
         databases[number].execute(f"COMMIT PREPARED '{gid}@{number}'")
 
 
-def move_while_late(shop: Shop, sums: Sums, rng: random.Random) -> None:
-    """While the log of a node that has a part is not sent, and until the copy was read a few times more."""
-    databases, nodes = shop
-    nodes.decide()
-    senders = [pid for (pid,) in databases[1].execute(SENDERS)]
+@contextmanager
+def silent(database: Database) -> Iterator[None]:
+    """The log of this node is not sent."""
+    senders = [pid for (pid,) in database.execute(SENDERS)]
     assert senders
     for pid in senders:
         os.kill(pid, signal.SIGSTOP)
     try:
-        move_shared(databases, rng)
-        seen = len(sums.seen)
-        wait_until(lambda: len(sums.seen) > seen + 3, 30, "reads of the sums")
+        yield
     finally:
         for pid in senders:
             os.kill(pid, signal.SIGCONT)
+
+
+def move_while_late(shop: Shop, sums: Sums, rng: random.Random) -> None:
+    """While the log of a node that has a part is not sent, and until the copy was read a few times more."""
+    databases, nodes = shop
+    nodes.decide()
+    with silent(databases[1]):
+        move_shared(databases, rng)
+        seen = len(sums.seen)
+        wait_until(lambda: len(sums.seen) > seen + 3, 30, "reads of the sums")
+
+
+def move_by_own_part_while_late(shop: Shop, sums: Sums) -> None:
+    """From the coordinator's own part to a node whose log is not sent, twice: the second time its table is announced already."""
+    databases, nodes = shop
+    nodes.decide()
+    for number in range(2):
+        gid = f"own {number}"
+        with databases[1].connect() as session:
+            for each in ("BEGIN", f"UPDATE accounts SET amount = amount + 4 WHERE id = {ACCOUNTS}"):
+                session.execute(each.encode())
+            session.execute(f"PREPARE TRANSACTION '{gid}@1'".encode())
+        with silent(databases[1]):
+            with databases[0].connect() as session, session.transaction():
+                session.execute("UPDATE accounts SET amount = amount - 4 WHERE id = 0")
+                session.execute(nodes.named_by.encode(), [gid])
+            seen = len(sums.seen)
+            wait_until(lambda seen=seen: len(sums.seen) > seen + 20, 30, "reads of the sums")  # type: ignore[misc]
+        databases[1].execute(f"COMMIT PREPARED '{gid}@1'")
 
 
 def catch_up(replica: Replica) -> None:
@@ -202,6 +228,8 @@ def test_transactions_over_nodes_are_whole_at_every_batch(
                 move(shop, rng)
                 assert_like_the_nodes(shop, replica)
             move_while_late(shop, sums, rng)
+            assert_like_the_nodes(shop, replica)
+            move_by_own_part_while_late(shop, sums)
             assert_like_the_nodes(shop, replica)
         if ends == "node":
             assert databases[rng.randrange(COUNT)].execute(CUT)[0][0] > 0

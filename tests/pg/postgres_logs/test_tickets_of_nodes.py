@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,10 +18,10 @@ from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 from tests.fixtures.waiting import wait_until
+from tests.pg.postgres_logs.test_nodes_replicated import silent
 
 pytestmark = pytest.mark.pg
 COUNT = 3
-SENDERS = "SELECT active_pid FROM pg_replication_slots WHERE active AND database = current_database()"
 ENDED = {TicketState.APPLIED, TicketState.LOST}
 Replicate = Callable[..., Replica]
 Shop = list[Database]
@@ -86,20 +83,6 @@ def assert_applied_once(replica: Replica, ticket: str, ids: set[int]) -> TicketR
     assert end.position is not None
     assert replica.applied() >= end.position
     return end
-
-
-@contextmanager
-def silent(database: Database) -> Iterator[None]:
-    """The log of this node is not sent."""
-    senders = [pid for (pid,) in database.execute(SENDERS)]
-    assert senders
-    for pid in senders:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in senders:
-            os.kill(pid, signal.SIGCONT)
 
 
 def test_nodes_that_are_idle_take_a_ticket_and_the_next_counts_what_came_between(

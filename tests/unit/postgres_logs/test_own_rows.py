@@ -32,6 +32,7 @@ from tests.unit.postgres_logs.test_kept_transactions import (
     logs_of,
     read_all,
     rows_of,
+    spread,
     value_of,
 )
 
@@ -90,8 +91,23 @@ def values(found: Sequence[Merged]) -> list[tuple[Mark, tuple[bytes, ...]]]:
     return [(each.mark, tuple(map(value_of, each.rows))) for each in found]
 
 
+@st.composite
+def own_parts(draw: st.DrawFn) -> History:
+    """Own parts of two nodes among local transactions, so that most are in runs, after their table was announced."""
+    logs = logs_of(2)
+    history = History(logs)
+    for number, (node, is_own) in enumerate(draw(st.lists(st.tuples(st.integers(0, 1), st.booleans()), max_size=12))):
+        if is_own:
+            for _ in spread(history, f"g{number}", [logs[node], logs[1 - node]], "commit", has_own=True):
+                continue
+        else:
+            rows = rows_of(logs[node], f"l{number}", 2)
+            history.expected[node, logs[node].local(rows)] = (tuple(rows),)
+    return history
+
+
 @settings(max_examples=300, deadline=None)
-@given(histories(), deliveries(), limits, st.sampled_from(Order), st.randoms(use_true_random=False))
+@given(histories() | own_parts(), deliveries(), limits, st.sampled_from(Order), st.randoms(use_true_random=False))
 def test_rows_name_transactions_as_messages_do(
     history: History,
     delivery: tuple[list[list[int]], list[list[bool]]],
