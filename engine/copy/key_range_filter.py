@@ -147,6 +147,7 @@ def restrict_to_range(changes: TableChanges, keys: RowsHeld) -> TableChanges:
         tombstones=tombstones,
         versions=None,  # The history of a copy begins when it is complete.
         ended=None,
+        change_data=None,
         paired=paired,
         net_rows=sum(staged.values()),
         staged=staged,

@@ -184,7 +184,7 @@ class StagedRows:
     size: int
 
 
-ROW_PARTS = ("deletes", "inserts", "partials", "in_order", "refused", "tombstones", "versions", "ended")
+ROW_PARTS = ("deletes", "inserts", "partials", "in_order", "refused", "tombstones", "versions", "ended", "change_data")
 """The fields of TableChanges that hold rows."""
 
 
@@ -192,8 +192,8 @@ ROW_PARTS = ("deletes", "inserts", "partials", "in_order", "refused", "tombstone
 class TableChanges:
     """The changes of one table in one bucket of one batch slice (`piece`): their net effect, or with `in_order` each change.
 
-    `deletes`, `inserts`, `partials`, `tombstones`, `versions`, `ended` and `in_order` are None if empty, else a pyarrow.Table, or
-    StagedRows between processes.
+    `deletes`, `inserts`, `partials`, `tombstones`, `versions`, `ended`, `change_data` and `in_order` are None if empty, else a
+    pyarrow.Table, or StagedRows between processes.
 
     c0 … cn are the columns of the last version by position, k0 … km the key columns by position:
     - `deletes`: `k0 … km` of rows that existed before the batch and were deleted or replaced; for BAG `c0 … cn` and `n` (int64), the
@@ -214,6 +214,9 @@ class TableChanges:
       row), and `from_end` and `to_end` (uint64, end LSN of the transaction; `to_end` NULL = the version is current) with their commit times
       `from_us` and `to_us` (int64, microseconds since 1970 UTC).
     - `ended` (history only): keys `k0 … km` of rows from before whose version ended, and `to_end` and `to_us`.
+    - `change_data` (staging only): what each transaction changed, for KEYED one row for each key, else for each image: as `partials` (rows
+      without unset columns need no existing row), `end` (uint64, end LSN of the transaction), `place` (int64, ascending within it) and
+      `op` (a value of change_data.Operation; NULL: only that a transaction changed the table). A deleted row of KEYED has its key only.
 
     `truncated`: clear the table first. Order: read partials and tombstones, truncate or delete, insert; all buckets of a slice together,
     the slices one after another. With soft delete, `truncated` marks all rows that are not in `deletes`.
@@ -238,8 +241,8 @@ class TableChanges:
     the table parks unless they are quarantined. All values are texts: `k0 … km` of the row before (NULL for an insert), `c0 … cn`, `u<i>`
     (bool) for every column unset in some row, `gone` (bool: a deleted row, with its key only) and `cause`."""
     staged: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows in `deletes` ("delete"), `inserts` ("insert"), `partials` ("complete"), `tombstones` ("mark"), `versions` ("begin")
-    and `ended` ("end"); no entry for None."""
+    """Number of rows in `deletes` ("delete"), `inserts` ("insert"), `partials` ("complete"), `tombstones` ("mark"), `versions` ("begin"),
+    `ended` ("end") and those of `change_data` with an `op` ("change"); no entry for None."""
     tally: NetTally | None = None
     """What netting and decoder counted; None if the table has a fault."""
     tombstones: Any | None = None
@@ -251,6 +254,7 @@ class TableChanges:
     ended: Any | None = None
     truncated_end: int = 0
     """With history: end LSN of the transaction of the first TRUNCATE; 0 = none."""
+    change_data: Any | None = None
     commit_end: int = 0
     """End LSN of the transaction of all changes, in place of every other, if they were computed before its commit; else 0."""
 

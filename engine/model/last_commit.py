@@ -63,10 +63,14 @@ class LastCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitTimes:
-    """Commit times of transactions, as numpy arrays: `ends` (uint64, ascending), `times_us` (int64, as in LastCommit)."""
+    """Commit times of transactions, as numpy arrays: `ends` (uint64, ascending), `times_us` (int64, as in LastCommit), `xids` (uint32,
+    their ids on the source; None: not given)."""
 
     ends: Any
     times_us: Any
+    xids: Any | None = None
+    messages: tuple[tuple[int, bytes], ...] = ()
+    """Of those that have a message about merged logs: the end, and the message's content."""
 
 
 def reached_in(last: LastCommit | None, names: Sequence[str]) -> dict[str, Lsn]:

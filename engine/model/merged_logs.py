@@ -93,6 +93,9 @@ class LogsMessage:
     read: tuple[Read, ...] = ()
     kept: tuple[Lsn, ...] = ()
     """By node, up to where its log may be released from here on; empty: as before."""
+    transaction: tuple[str, int] | None = None
+    """The global transaction that the message is in: its id, and its type: 1 = it has parts on several nodes, 2 = on one node, which is not
+    the coordinator. None: it is in none, or an earlier version wrote it."""
 
     @property
     def content(self) -> bytes:
@@ -102,6 +105,7 @@ class LogsMessage:
             "closed": [[gtid, node, str(end), time_us] for gtid, node, end, time_us in self.closed],
             "read": [[node, str(end)] for node, end in self.read],
             "kept": list(map(str, self.kept)),
+            "global": self.transaction,
         }
         return _json({name: part for name, part in parts.items() if part}).encode("ascii")
 
@@ -120,6 +124,7 @@ class LogsMessage:
                 ),
                 tuple((_node(node), Lsn.parse(end)) for node, end in parts.get("read", ())),
                 tuple(map(Lsn.parse, parts.get("kept", ()))),
+                _transaction(*parts["global"]) if "global" in parts else None,
             )
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             detail = "a message about the merged logs is not of the expected form"
@@ -257,6 +262,12 @@ def _gtid(value: Any) -> str:
     if not isinstance(value, str):
         raise _other_form()
     return value
+
+
+def _transaction(gtid: Any, kind: Any) -> tuple[str, int]:
+    if type(kind) is not int:
+        raise _other_form()
+    return _gtid(gtid), kind
 
 
 def _node(value: Any) -> int:

@@ -139,8 +139,10 @@ class TableSchema:
     """The target's table keeps deleted rows, and has the column DELETED_AT besides `columns`. Only for KEYED."""
     history: bool = False
     """The versions of its rows are kept in a history table. Only for KEYED."""
+    staging: bool = False
+    """Its changes are kept in a CD table."""
     skipped: frozenset[str] = frozenset()
-    """Operations that are not followed. Not for tables with `soft_delete` or `history`."""
+    """Operations that are not followed. Not for tables with `soft_delete`, `history` or `staging`."""
     last_number: int = field(default=0, compare=False)
     """The highest attribute number of any column, dropped ones included, when the schema was read; 0 = unknown."""
     told_at: Lsn | None = field(default=None, compare=False)

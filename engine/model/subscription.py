@@ -122,6 +122,8 @@ class TableSpec(TableOptions):
     paused: bool = False
     shared: SharedInto | None = None
     """The shared table that includes its rows."""
+    staging: bool = False
+    """Its changes are kept in a CD table; the same for all tables of a subscription."""
 
     @property
     def skipped(self) -> frozenset[str]:

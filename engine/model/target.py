@@ -162,7 +162,7 @@ class BatchCommit:
     last: LastCommit | None = None
     """The last transaction of the log up to `end`, recorded with it."""
     times: CommitTimes | None = field(default=None, compare=False)
-    """Commit times of its transactions, for a target that updates the progress record after each of them."""
+    """Its transactions, for staging tables, and for a target that updates the progress record after each of them."""
     now_us: int = field(default=0, compare=False)
     """The time in microseconds since 1970 UTC, for rows that a copy shows to be deleted (soft delete)."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from engine.model.batch import BlockRef, LogRange, TableChanges, TaskDescriptor, TaskResult
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.source import ScannedChanges, Scanner
+from engine.net.change_data import with_change_data
 from engine.net.change_kernels import Changes
 from engine.net.in_order import Places, changes_in_order
 from engine.net.plan import plan_for
@@ -50,6 +51,9 @@ def run_task(descriptor: TaskDescriptor, read_blocks: ReadBlocks, scanner: Scann
             if schema.history and times is not None:
                 commits = Commits(found.end[chosen], times)
                 net = with_versions(net, part, found.data, begin, changes, bucket, commits)
+            if schema.staging:
+                places = Places(chosen, found.end[chosen])
+                net = with_change_data(net, part, found.data, begin, changes, places, bucket)
             tables.append(net)
     records = sum(r.stop - r.start for r in descriptor.ranges)
     seconds = time.perf_counter() - started

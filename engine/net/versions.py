@@ -64,9 +64,10 @@ def with_versions(
     )
 
 
-class _Walk(NamedTuple):
+class Walk(NamedTuple):
     """The outcomes in order of places, then of transactions, with the rows that they refer to. `following`: index of the next outcome of
-    the same place, -1 = none; `first`: whether it is the first one; `commit`: index of a change of the transaction."""
+    the same place, -1 = none; `first`: whether it is the first one; `commit`: index of the transaction's first change. `mine`: mask of the
+    bucket's changes."""
 
     refs: Refs
     net: Net
@@ -77,12 +78,13 @@ class _Walk(NamedTuple):
     first: Array
     existed: Array
     commit: Array
+    mine: Array
 
 
 def _versions(
     data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket, commits: Commits
 ) -> tuple[pa.Table | None, pa.Table | None]:
-    walk = _walk(data, changes, plan, bucket, commits)
+    walk = walk_of(data, changes, plan, bucket, commits.end)
     began = np.flatnonzero(walk.row >= 0)
     versions = _decode_versions(data, changes, plan, walk, began, commits) if began.size else None
     over = np.flatnonzero(walk.first & walk.existed)
@@ -92,11 +94,12 @@ def _versions(
     return versions, ended
 
 
-def _walk(data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket, commits: Commits) -> _Walk:
+def walk_of(data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket, end: Array) -> Walk:
+    """The outcomes of the bucket's changes. `end`: per change, the end LSN of its transaction."""
     refs, before, after, mine = keys_around_truncates(data, changes, plan, bucket)
     own = np.flatnonzero(mine).astype(np.int32)
     net = empty_net(own, before, after)
-    numbers = np.cumsum(np.diff(commits.end, prepend=commits.end[:1]) != 0).astype(np.int32)
+    numbers = np.cumsum(np.diff(end, prepend=end[:1]) != 0).astype(np.int32)
     outcomes = _empty_outcomes(4 * len(own), len(net.ref))
     pair = kernels.Rows(*empty_places(len(plan.columns) if has_full_images(changes) else 0, 2))
     args = (data, changes, plan.layout, refs, before, after, own, numbers, net, pair, outcomes)
@@ -111,7 +114,7 @@ def _walk(data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket, commi
     first[1:] = ~same
     commit = np.searchsorted(numbers, outcomes.number[:count][order])
     row, last = outcomes.row[:count][order], outcomes.last[:count][order]
-    return _Walk(refs, net, place, row, last, following, first, outcomes.existed[place], commit)
+    return Walk(refs, net, place, row, last, following, first, outcomes.existed[place], commit, mine)
 
 
 def _empty_outcomes(most: int, places: int) -> Outcomes:
@@ -129,7 +132,7 @@ def _empty_outcomes(most: int, places: int) -> Outcomes:
 
 
 def _decode_versions(
-    data: Array, changes: Changes, plan: DecodePlan, walk: _Walk, began: Array, commits: Commits
+    data: Array, changes: Changes, plan: DecodePlan, walk: Walk, began: Array, commits: Commits
 ) -> pa.Table:
     key, source = walk.net.ref[walk.place[began]], walk.net.source[walk.row[began]]
     rows, _ = read_rows(data, changes, plan, walk.last[began], walk.net.prev)

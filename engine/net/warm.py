@@ -10,8 +10,10 @@ from engine.model.batch import TableChanges, TablePart
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.position import ZERO
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
+from engine.net.change_data import with_change_data
 from engine.net.change_kernels import Changes
 from engine.net.copy_text import decode_copy_text
+from engine.net.in_order import Places
 from engine.net.table import Bucket, net_table
 from engine.net.versions import Commits, with_versions
 from engine.platform.compiled import Array
@@ -73,6 +75,8 @@ def _net(mode: KeyMode, data: Array, found: list[tuple[int, int, int, int]]) -> 
         share = net_table(part, data, len(data), changes, bucket)
         if mode is KeyMode.KEYED:
             share = with_versions(share, part, data, len(data), changes, bucket, commits)
+        places = Places(np.arange(len(op)), commits.end)
+        share = with_change_data(share, part, data, len(data), changes, places, bucket)
         shares.append(share)
     return next((share for share in shares if share.inserts is not None), shares[0])
 

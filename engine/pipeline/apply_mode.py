@@ -177,6 +177,8 @@ def _only_as_batch(planned: PlannedBatch) -> str | None:
         return "not all operations of a table are followed"
     if any(part.versions[-1].history for part in planned.parts):
         return "the versions of a table's rows are kept"
+    if any(part.versions[-1].staging for part in planned.parts):
+        return "the changes of tables are kept in staging tables"
     if any(part.versions[0].computed and part.versions[0].mode is KeyMode.BAG for part in planned.parts):
         return "the source computes columns of a table without a key, whose rows are identified by all their values"
     if planned.reloads:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.model.batch import TableChanges, TablePart
+from engine.model.change_data import Operation
 from engine.model.identity import TableId
 from engine.model.schema import Column, KeyMode, TableSchema
 from engine.model.target import ReadRows, TableCommit
@@ -76,6 +77,7 @@ def _compute(
             partials=_completed(row, one.partials, read),
             tombstones=_of_rows_gone(row, one.tombstones, read),
             versions=_of_rows_gone(row, one.versions, read),
+            change_data=_of_changes(row, one.change_data, read),
         )
         for one in changes
     ]
@@ -126,6 +128,20 @@ def _of_rows_gone(row: _Row, staged: Any | None, read: ReadRows) -> Any | None:
     return pa.concat_tables(filled)
 
 
+def _of_changes(row: _Row, staged: Any | None, read: ReadRows) -> Any | None:
+    """Change data with the computed values of rows that are inserted, updated, or deleted as a whole."""
+    if staged is None:
+        return None
+    rows = rows_of(staged)
+    whole = (Operation.INSERT, Operation.UPDATE, *([Operation.DELETE] if row.without_key else ()))
+    there = pc.is_in(rows.column("op"), pa.array(list(map(str, whole))))
+    filled = _of_rows_gone(row, rows.filter(there), read) if pc.any(there).as_py() else None
+    rest = rows.filter(pc.invert(there))
+    if filled is None:
+        return rest
+    return pa.concat_tables([filled, rest.select(filled.column_names)]) if rest.num_rows else filled
+
+
 class _Row:
     """Computes the columns of one table's rows."""
 
@@ -137,6 +153,7 @@ class _Row:
         self._form = replace(schema, columns=tuple(column for _, column in self._asked), key=())
         self.inputs = _inputs(schema)
         """Positions of the columns that expressions read."""
+        self.without_key = schema.mode is KeyMode.BAG
 
     def texts(self, values: Any, i: int) -> Any:
         """The values of column `i` in PostgreSQL's text form, as an Arrow array of strings."""

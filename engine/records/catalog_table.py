@@ -211,6 +211,7 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
         row_filter=filter_of(filtered, spec),
         soft_delete=spec.deletes is DeleteMode.MARK,
         history=spec.history,
+        staging=spec.staging,
         skipped=spec.skipped,
         last_number=table.last_number,
     )

@@ -138,6 +138,7 @@ def schema_of(relation: int, structure: Structure, spec: TableSpec, first: int =
         unsent=left,
         soft_delete=spec.deletes is DeleteMode.MARK,
         history=spec.history,
+        staging=spec.staging,
         skipped=spec.skipped,
         last_number=first + len(structure.columns) - 1,
     )

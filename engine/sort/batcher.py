@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -313,7 +313,7 @@ class Batcher:
             return last if logs is last.logs else replace(last, logs=logs)
         return LastCommit.unknown(min(self._unknown_end, position), self._before.origin, logs)
 
-    def _times(self, taken: Iterable[CommittedTransactions]) -> CommitTimes:
+    def _times(self, taken: Sequence[CommittedTransactions]) -> CommitTimes:
         times = times_of(taken)
         return replace(times, times_us=np.where(times.ends > np.uint64(self._unknown_end.value), times.times_us, 0))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from engine.model.ticket import TicketMarker
 
 Ints = npt.NDArray[np.int64]
 Lsns = npt.NDArray[np.uint64]
+Ids = npt.NDArray[np.uint32]
 Announcement = RelationSeen | MessageSeen | TicketSeen | LogsSeen
 """Records that sort and the stages after it interpret: relation records, DDL messages, ticket markers, messages about merged logs."""
 Controls = npt.NDArray[Any]
@@ -31,8 +32,8 @@ class TransactionRun:
     """One or more non-streamed transactions in commit order, with no record of another transaction between them.
 
     Arrays have one entry per transaction: records `[starts[i], stops[i])`, end LSN, commit time in microseconds, `commit_lsn` of its
-    control record. `loose`: ordinals of relation records before the first transaction, outside any. `announcements` are in ascending
-    order of ordinals.
+    control record, transaction id. `loose`: ordinals of relation records before the first transaction, outside any. `announcements` are
+    in ascending order of ordinals.
     """
 
     starts: Ints
@@ -40,6 +41,7 @@ class TransactionRun:
     ends: Lsns
     times: Ints
     commits: Lsns
+    xids: Ids
     loose: tuple[int, ...] = ()
     announcements: tuple[Announcement, ...] = ()
 
@@ -107,6 +109,7 @@ class TransactionRun:
             self.ends[:count],
             self.times[:count],
             self.commits[:count],
+            self.xids[:count],
             self.loose,
             here,
         )
@@ -116,6 +119,7 @@ class TransactionRun:
             self.ends[count:],
             self.times[count:],
             self.commits[count:],
+            self.xids[count:],
             (),
             self.announcements[len(here) :],
         )
@@ -210,17 +214,27 @@ def part_announcements(
     return tuple(relations), tuple(messages), tuple(tickets)
 
 
-def times_of(taken: Iterable[CommittedTransactions]) -> CommitTimes:
-    """End LSN and commit time of each of these transactions."""
+def times_of(taken: Sequence[CommittedTransactions]) -> CommitTimes:
+    """The transactions, with the messages about merged logs that they have."""
     parts = [
-        (one.ends, one.times)
+        (one.ends, one.times, one.xids)
         if isinstance(one, TransactionRun)
-        else (np.array([one.end], np.uint64), np.array([one.time_us], np.int64))
+        else (np.array([one.end], np.uint64), np.array([one.time_us], np.int64), np.array([one.xid], np.uint32))
         for one in taken
     ]
     if not parts:
-        return CommitTimes(np.empty(0, np.uint64), np.empty(0, np.int64))
-    return CommitTimes(np.concatenate([ends for ends, _ in parts]), np.concatenate([times for _, times in parts]))
+        return CommitTimes(np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.uint32))
+    ends, times, xids = (np.concatenate(values) for values in zip(*parts, strict=True))
+    return CommitTimes(ends, times, xids, _messages_of(taken))
+
+
+def _messages_of(taken: Sequence[CommittedTransactions]) -> tuple[tuple[int, bytes], ...]:
+    return tuple(
+        (closed.end_at(seen.ordinal), seen.content)
+        for closed in taken
+        for seen in closed.announcements
+        if isinstance(seen, LogsSeen)
+    )
 
 
 def join_ranges(parts: list[LogRange]) -> tuple[LogRange, ...]:

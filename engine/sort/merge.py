@@ -587,7 +587,8 @@ class LogMerge:
             parts[found.own[0]] = found.own[1].place
         waiting = tuple(sorted(found.waiting))
         rolled_back = tuple(sorted(found.rolled_back))
-        return Global(entry.gtid, node, entry.end, entry.time_us, tuple(sorted(parts.items())), waiting, rolled_back)
+        placed, own = tuple(sorted(parts.items())), found.own is not None
+        return Global(entry.gtid, node, entry.end, entry.time_us, placed, waiting, rolled_back, own)
 
     def _check_circles(self) -> None:
         """Commits that wait for each other in a circle: no order of their logs is possible."""

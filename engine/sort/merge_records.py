@@ -75,6 +75,14 @@ class Global:
     """The nodes on which its part is prepared still, as far as their logs are merged."""
     rolled_back: tuple[int, ...] = ()
     """The nodes that rolled their part back: what is right only its owner knows."""
+    has_own: bool = False
+    """The coordinator has a part."""
+
+    @property
+    def kind(self) -> int | None:
+        """1: it has parts on several nodes. 2: on one node, which is not the coordinator. None: on the coordinator only, so it is local."""
+        several = len({self.node, *self.open, *(node for node, _ in self.parts)}) > 1
+        return 1 if several else None if self.has_own else 2
 
 
 class Closed(NamedTuple):

@@ -25,6 +25,7 @@ from engine.sort.committed import (
     Announcement,
     CommittedTransactions,
     Controls,
+    Ids,
     Ints,
     StreamedTransaction,
     TransactionRun,
@@ -93,6 +94,7 @@ class TransactionSorter:
         """xid and STREAM_START ordinal of the open chunk."""
         self._open_start: int | None = None
         """First ordinal of the open plain transaction."""
+        self._open_xid = 0
         self._loose: list[int] = []
         self._announcements: list[Announcement] = []
         """Announcements of the open plain transaction, or of the next one."""
@@ -197,9 +199,12 @@ class TransactionSorter:
         """Records outside streamed chunks: pair BEGIN with COMMIT, emit the complete transactions, keep the open one."""
         kinds = part["kind"]
         ordinals: Ints = part["ordinal"]
-        starts: Ints = ordinals[kinds == ControlKind.BEGIN]
+        begins = kinds == ControlKind.BEGIN
+        starts: Ints = ordinals[begins]
+        xids: Ids = part["xid"][begins]
         if self._open_start is not None:
             starts = np.concatenate((np.array([self._open_start], np.int64), starts))
+            xids = np.concatenate((np.array([self._open_xid], np.uint32), xids))
         commits = np.flatnonzero(kinds == ControlKind.COMMIT)
         stops: Ints = ordinals[commits] + 1
         _check_pairs(starts, stops)
@@ -210,8 +215,9 @@ class TransactionSorter:
         self._announcements.extend(_announcement_at(at, relations, streamed=False) for at in told)
         count = len(stops)
         self._open_start = int(starts[count]) if len(starts) > count else None
+        self._open_xid = int(xids[count]) if len(starts) > count else 0
         if count:
-            self._close_run(starts[:count].copy(), stops, part, commits)
+            self._close_run((starts[:count].copy(), xids[:count].copy()), stops, part, commits)
 
     def _adopt_loose(self, starts: Ints, stops: Ints, seen: Ints) -> Ints:
         """Assign relation records between transactions to the next transaction, or keep them until it comes."""
@@ -226,8 +232,9 @@ class TransactionSorter:
                 starts[of] = min(int(starts[of]), at)
         return starts
 
-    def _close_run(self, starts: Ints, stops: Ints, part: Controls, commits: Ints) -> None:
-        """`commits`: places of the commit records in `part`. Only copies of their fields are kept."""
+    def _close_run(self, begun: tuple[Ints, Ids], stops: Ints, part: Controls, commits: Ints) -> None:
+        """`begun`: starts and transaction ids. `commits`: places of the commit records in `part`. Only copies of fields are kept."""
+        starts, xids = begun
         ends: npt.NDArray[np.uint64] = part["end_lsn"][commits]
         self._in_order(int(ends[0]))
         if bool((ends[1:] <= ends[:-1]).any()):
@@ -250,6 +257,7 @@ class TransactionSorter:
             ends[known:],
             part["time_us"][commits[known:]],
             part["commit_lsn"][commits[known:]],
+            xids[known:],
             loose,
             tuple(found),
         )

@@ -50,6 +50,8 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
         return RecopyRequired("its option 'deletes' changed")
     if known.history != new.history:
         return RecopyRequired("its option 'history' changed")
+    if known.staging != new.staging:
+        return RecopyRequired("the option 'staging' changed")
     if known.skipped != new.skipped:
         return RecopyRequired("its option 'operations' changed")
     before = {column.attnum: column for column in known.columns}

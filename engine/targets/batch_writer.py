@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from engine.model.batch import TableChanges
+from engine.model.change_data import changes_of, kept_with
 from engine.model.copies import StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.history import history_of
@@ -17,6 +18,7 @@ from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, PartitionSwap, TableCommit, TableRecord
 from engine.targets.arrow_rows import refuse_faults
 from engine.targets.batch_quarantine import BatchQuarantine
+from engine.targets.change_data import ChangeDataWriter, has_change_data
 from engine.targets.evolution import evolution
 from engine.targets.history import Moment, followed
 from engine.targets.metadata_store import MetadataStore
@@ -32,6 +34,9 @@ from engine.targets.target_metadata import (
     loaded_whole,
     refuse_batch,
 )
+
+_OF_HISTORY = "the history", "set history to false"
+_OF_CHANGES = "the CD table", "give the table another name on the target"
 
 
 class BatchWriter:
@@ -52,6 +57,7 @@ class BatchWriter:
         self.shared = SharedTables(records, views, tables.exists)
         self.decode = decode
         self.refused = BatchQuarantine(records, tables, decode, careful)
+        self.changes = ChangeDataWriter(records, tables)
 
     def apply(self, batch: BatchCommit) -> None:
         """Apply the whole batch, without BEGIN and COMMIT. A fault of one table has it as its subject."""
@@ -65,6 +71,7 @@ class BatchWriter:
                     applied.append(commit.table)
         if applied:
             self.records.write_applied(batch.subscription, applied, batch.end)
+        self.changes.write_units(batch)
         self._record_table_states(batch)
         self._park_after(batch)
         self.shared.redefine_relations(self.tables.faults_of)
@@ -147,6 +154,8 @@ class BatchWriter:
         self._change(batch, commit, reservation.target)
         if commit.swap is not None:
             self._exchange(batch, commit, commit.swap, reservation)
+        if commit.schema.staging and not _is_staged(commit):
+            self.changes.reload(reservation.target, batch.end)
         return True
 
     def _restructure(self, batch: BatchCommit, commit: TableCommit, before: TableReservation, applied: Lsn) -> None:
@@ -157,7 +166,7 @@ class BatchWriter:
             self.shared.open(commit.table, before.target)
             self._evolve(commit, before.target, before)
             self.shared.shown(before.target, commit.schema)
-        self._evolve_history(commit, before)
+        self._evolve_kept(commit, before)
         record = TableRecord(
             commit.table,
             before.target,
@@ -169,10 +178,13 @@ class BatchWriter:
         )
         self.records.write_table(batch.subscription, record)
 
-    def _evolve_history(self, commit: TableCommit, before: TableReservation) -> None:
-        if before.schema is not None and before.schema != commit.schema and commit.schema.history:
-            change = evolution(commit.table, before.schema, commit.schema)
-            self.tables.evolve(commit.table, history_of(before.target), commit.schema, change)
+    def _evolve_kept(self, commit: TableCommit, before: TableReservation) -> None:
+        """Change the table's history and CD tables to the commit's schema."""
+        old, new = before.schema, commit.schema
+        if old is None or old == new:
+            return
+        for place in kept_with(before.target, history=new.history, staging=new.staging):
+            self.tables.evolve(commit.table, place, new, evolution(commit.table, old, new))
 
     def _evolve(self, commit: TableCommit, place: TableName, before: TableReservation | CopyRecord) -> None:
         if before.schema is None or before.schema == commit.schema:
@@ -194,10 +206,20 @@ class BatchWriter:
         changes = self._computed(commit, place)
         if careful:
             self.refused.change(batch, commit, place, changes, of_copy=of_copy)
+        elif not of_copy and _is_staged(commit):
+            self._write_staged(commit, place, changes)
         else:
             self._write(commit, place, changes)
         if commit.schema.history and not of_copy:
             self.tables.history(commit.table, history_of(place), commit.schema).apply(changes)
+
+    def _write_staged(self, commit: TableCommit, place: TableName, changes: Sequence[TableChanges]) -> None:
+        """Apply net changes slice by slice, each after its change data, which may need values that the table has before."""
+        for piece in sorted({change.piece for change in changes}):
+            of_piece = [change for change in changes if change.piece == piece]
+            refuse_faults(commit.table, of_piece)
+            self.changes.write(commit, place, of_piece)
+            self._write(commit, place, of_piece)
 
     def _write(self, commit: TableCommit, place: TableName, changes: Sequence[TableChanges]) -> None:
         """Apply net changes. Raises EngineFault(LEDGER_UNBALANCED) if the target reports another number of rows."""
@@ -216,6 +238,7 @@ class BatchWriter:
         if commit.check_key:
             self.tables.check_key(commit.table, copy.place, commit.schema)
         self._bring_history(batch, commit, copy, before)
+        self._begin_changes(batch, commit, before)
         self._keep_deleted(batch, commit, copy, before)
         self.shared.open(commit.table, commit.target)
         self.refused.put_in_place(
@@ -253,28 +276,35 @@ class BatchWriter:
             change = followed(commit.table, old, commit.schema)
             self.tables.evolve(commit.table, place, commit.schema, change)
         else:
-            self._take_name(commit.table, place)
+            self._take_name(commit.table, place, _OF_HISTORY)
             self.tables.create_history(place, commit.schema)
         history = self.tables.history(commit.table, place, commit.schema)
         history.bring(self.tables.qualified(copy.place), Moment.of(batch))
 
-    def check_history_name(self, table: TableId, before: TableReservation, schema: TableSchema) -> None:
-        """Raise EngineFault(TABLE_NAME_COLLISION) if the table is to have a history table and another one has its name."""
+    def _begin_changes(self, batch: BatchCommit, commit: TableCommit, before: TableReservation) -> None:
+        """With staging tables, note in the CD table that the copy replaces the table."""
+        if commit.schema.staging:
+            if not has_change_data(before):
+                self._take_name(commit.table, changes_of(commit.target), _OF_CHANGES)
+            self.changes.begin(commit, before, batch.end)
+
+    def check_kept_names(self, table: TableId, before: TableReservation, schema: TableSchema) -> None:
+        """Raise EngineFault(TABLE_NAME_COLLISION) if the table is to have a history or CD table and another one has its name."""
         if schema.history and not self._has_history(before):
-            self._take_name(table, history_of(before.target))
+            self._take_name(table, history_of(before.target), _OF_HISTORY)
+        if schema.staging and not has_change_data(before):
+            self._take_name(table, changes_of(before.target), _OF_CHANGES)
 
     def _has_history(self, reservation: TableReservation) -> bool:
         """Whether the history table with the table's name is ours."""
         return reservation.schema is not None and reservation.schema.history and reservation.applied > ZERO
 
-    def _take_name(self, table: TableId, place: TableName) -> None:
-        """Make sure that a history table may have this name."""
+    def _take_name(self, table: TableId, place: TableName, use: tuple[str, str]) -> None:
+        """Make sure that a table of ours may have this name. `use`: what the table is for, and a remedy besides another name."""
         others = [one for one in self.records.reservations(None) if self.records.same_table(one.target, place)]
         if self.tables.exists(place) or any(not one.removed for one in others):
-            detail = (
-                f"the history of the table would be {place}, which is the name of another table on the target; rename or drop that, or"
-                " set history to false"
-            )
+            what, remedy = use
+            detail = f"{what} of the table would be {place}, the name of another table on the target; rename or drop that, or {remedy}"
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
         if others:
             # The table that was left under this name was dropped: it is not to be taken over any more.
@@ -354,9 +384,16 @@ class BatchWriter:
             self.shared.open(left.table, left.target)
             if self._has_history(left):
                 self.tables.drop_for_good(left.table, history_of(left.target))
+            if has_change_data(left):
+                self.tables.drop_for_good(left.table, changes_of(left.target))
             self.tables.drop_for_good(left.table, left.target)
             self.shared.remove_member(left.target)
         elif self.tables.exists(left.target):
             detail = f"{left.target} on the target is from before: no copy of the table has taken its place yet"
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, left.table, detail)
         self.records.delete_table(batch.subscription, left.table)
+
+
+def _is_staged(commit: TableCommit) -> bool:
+    """Whether the table's changes go to its CD table. Where it takes changes that it missed, or rows, a reload is noted instead."""
+    return commit.schema.staging and commit.swap is None and not commit.resumed

@@ -50,6 +50,8 @@ def evolution(table: TableId, old: TableSchema, new: TableSchema) -> Evolution:
         raise structure_changed(table, "its option 'deletes' changed")
     if old.history != new.history:
         raise structure_changed(table, "its option 'history' changed")
+    if old.staging != new.staging:
+        raise structure_changed(table, "the option 'staging' changed")
     if old.skipped != new.skipped:
         raise structure_changed(table, "its option 'operations' changed")
     return Evolution(
@@ -79,6 +81,8 @@ class Structure:
     """Makes an empty table at a place. True: with its key."""
     create_history: Callable[[str, TableSchema], list[str]]
     """Makes an empty history table at a place."""
+    create_changes: Callable[[str, TableSchema], list[str]]
+    """Makes an empty CD table at a place."""
     evolve: Callable[[TableId, str, Evolution], list[str]]
     """Changes a table at a place."""
     check: Callable[[TableId, TableSchema], None] = require_columns

@@ -131,16 +131,14 @@ class HistoryTable(ABC):
         at, position = moment(now.time_us), f"'{now.position}'"
         names = [f"k{j}" for j in range(len(self.key))]
         same = f"{self._same_key('c')} AND {self.identical('c', 't')}{live}"
-        other = (
-            f"{self._on_staged_key('t')} AND {_current('t')} AND NOT EXISTS (SELECT 1 FROM {rows} AS c WHERE {same})"
-        )
+        other = f"{self.on_staged_key('t')} AND {_current('t')} AND NOT EXISTS (SELECT 1 FROM {rows} AS c WHERE {same})"
         void = f"{other} AND t.{_FROM_POSITION} = {position}"
         self.run(keys, names, lambda source: f"DELETE FROM {self.place} AS t USING {source} WHERE {void}")
         ending = _ending(at, position)
         self.run(keys, names, lambda source: f"UPDATE {self.place} AS t SET {ending} FROM {source} WHERE {other}")
         read = ", ".join([*(f"c.{name}" for name in self.names), at, "NULL", position, "NULL"])
         lacks = f"NOT EXISTS (SELECT 1 FROM {self.place} AS t WHERE {self._same_key('c')} AND {_current('t')})"
-        found = f"{self._on_staged_key('c')}{live} AND {lacks}"
+        found = f"{self.on_staged_key('c')}{live} AND {lacks}"
         self.run(
             keys,
             names,
@@ -166,7 +164,7 @@ class HistoryTable(ABC):
     def _complete(self, versions: Any, unset: Sequence[str]) -> None:
         """Create the temporary table of versions whose unset columns have the values of the current version."""
         names = [*self._keys, *self._columns, *unset, *STAGED]
-        on = self._on_staged_key("t")
+        on = self.on_staged_key("t")
         needed = " OR ".join(f"coalesce(s.{name}, false)" for name in unset)
         lost = f"({needed}) AND t.{self.names[self.key[0]]} IS NULL AS lost"
         read = ", ".join([*self.completed(versions), *(f"s.{name}" for name in STAGED), lost])
@@ -179,7 +177,7 @@ class HistoryTable(ABC):
         """End the current versions of these keys; returns their number. One that began with the same transaction is void: slices of a large
         transaction are applied one after another."""
         names = [*self._keys, TO_AT, TO_TEXT]
-        on = f"{self._on_staged_key('t')} AND {_current('t')}"
+        on = f"{self.on_staged_key('t')} AND {_current('t')}"
         void = f"t.{_FROM_POSITION} = s.{TO_TEXT}"
         delete, update = f"DELETE FROM {self.place} AS t", f"UPDATE {self.place} AS t"
         ending = _ending(f"s.{TO_AT}", f"s.{TO_TEXT}")
@@ -219,7 +217,7 @@ class HistoryTable(ABC):
     def _keys(self) -> list[str]:
         return [f"k{j}" for j in range(len(self.key))]
 
-    def _on_staged_key(self, alias: str) -> str:
+    def on_staged_key(self, alias: str) -> str:
         """SQL condition: a row has the key k0 … km of the staged row `s`."""
         return " AND ".join(f"{alias}.{self.names[i]} = {self.value(f'k{j}', i)}" for j, i in enumerate(self.key))
 

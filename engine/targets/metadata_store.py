@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from engine.model.change_data import CHANGES_SUFFIX, UNITS_TABLE
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.history import HISTORY_SUFFIX
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
@@ -16,7 +17,7 @@ from engine.model.quarantine import RefusedRow
 from engine.model.repair import Repair
 from engine.model.target import TableRead, TableRecord, TargetProgress
 from engine.targets.quarantined_rows import body_of, row_from
-from engine.targets.structure_text import WITH_HISTORY, from_text, to_text
+from engine.targets.structure_text import WITH_HISTORY, WITH_STAGING, from_text, to_text
 from engine.targets.target_metadata import (
     OWN_SCHEMA,
     CopyRecord,
@@ -65,6 +66,11 @@ _REPAIRED = (
     " row_before text, row_after text"
 )
 """Columns of `repaired_rows`, which is created by the first repair and which nothing but repairs reads or writes."""
+_UNITS = (
+    'subscription text NOT NULL, position bigint NOT NULL, commit_time timestamptz, "transaction" bigint, gtid text,'
+    " type text NOT NULL"
+)
+"""Columns of the table of transactions, which is created with the first CD table."""
 _LATER = ("shared", "refused_rows", "loads")
 """Tables that layouts before `_SHARED` lack."""
 _NO_SHARED = (
@@ -380,6 +386,19 @@ class MetadataStore(ABC):
         """Make sure that `repaired_rows` exists."""
         self._execute(f"CREATE TABLE IF NOT EXISTS {self._own}.repaired_rows ({_REPAIRED})")
 
+    @property
+    def units_place(self) -> str:
+        """The full quoted name of the table of transactions."""
+        return f"{self._own}.{UNITS_TABLE}"
+
+    def create_units(self) -> None:
+        """Make sure that the table of transactions exists. Nothing reads it here."""
+        self._execute(f"CREATE TABLE IF NOT EXISTS {self.units_place} ({_UNITS})")
+
+    def delete_units(self, subscription: SubscriptionName) -> None:
+        """Delete the subscription's transactions."""
+        self._execute(f"DELETE FROM {self.units_place} WHERE subscription = ?", [subscription])
+
     def end_repair(self, subscription: SubscriptionName, most: int) -> None:
         """Delete the rows of older repairs beyond the subscription's last `most` ones."""
         of_it = f"{self._own}.repaired_rows WHERE subscription = ?"
@@ -401,8 +420,8 @@ class MetadataStore(ABC):
         return int(self._execute(f"SELECT {self.dialect.now}").fetchall()[0][0])
 
     def readable(self, subscription: SubscriptionName) -> list[TableName]:
-        """The relations that readers of the subscription may see: its tables, including removed ones, their history tables, and shared
-        tables that show their rows.
+        """The relations that readers of the subscription may see: its tables, including removed ones, their history and CD tables, and
+        shared tables that show their rows.
 
         Some of them may not exist yet, or not any more.
         """
@@ -410,19 +429,22 @@ class MetadataStore(ABC):
             f"SELECT target_schema, target_name FROM {self._own}.tables WHERE subscription = ?"
             f" UNION SELECT t.target_schema, {_history_of('t')} FROM {self._own}.tables AS t"
             f" WHERE subscription = ? AND {_history_of('t')} IS NOT NULL"
+            f" UNION SELECT t.target_schema, {_changes_of('t')} FROM {self._own}.tables AS t"
+            f" WHERE subscription = ? AND {_changes_of('t')} IS NOT NULL"
             f" UNION SELECT shared_schema, shared_name FROM {self._shared} AS s"
             " WHERE subscription = ? AND structure IS NOT NULL ORDER BY 1, 2"
         )
-        return [TableName(*row) for row in self._execute(sql, [subscription] * 3).fetchall()]
+        return [TableName(*row) for row in self._execute(sql, [subscription] * 4).fetchall()]
 
     def reads(self, relations: Collection[TableName]) -> list[TableRead]:
-        """The tables among these relations, those whose history tables are among them, and those whose rows the shared tables among them
-        show."""
-        columns = ("t.target_name", "s.shared_name", _history_of("t"))
+        """The tables among these relations, those whose history or CD tables are among them, and those whose rows the shared tables among
+        them show."""
+        columns = ("t.target_name", "s.shared_name", _history_of("t"), _changes_of("t"))
         named = [self.dialect.member_of(self.dialect.folded_column(column)) for column in columns]
+        kept = f"coalesce({_history_of('t')}, ''), coalesce({_changes_of('t')}, '')"
         sql = (
             "SELECT t.subscription, t.table_id, t.target_schema, t.target_name, t.ready AND t.parked IS NULL, t.removed,"
-            f" coalesce(s.shared_schema, ''), coalesce(s.shared_name, ''), t.target_schema, coalesce({_history_of('t')}, '')"
+            f" coalesce(s.shared_schema, ''), coalesce(s.shared_name, ''), t.target_schema, {kept}"
             f" FROM {self._own}.tables AS t LEFT JOIN {self._shared} AS s"
             " ON s.subscription = t.subscription AND s.table_id = t.table_id AND s.structure IS NOT NULL"
             f" WHERE {' OR '.join(named)}"
@@ -431,8 +453,10 @@ class MetadataStore(ABC):
         wanted = {self._folded(relation) for relation in relations}
         return [
             TableRead(SubscriptionName(row[0]), TableId(row[1]), TableName(*row[2:4]), row[4], row[5])
-            for row in self._execute(sql, [names] * 3).fetchall()
-            if not wanted.isdisjoint({self._folded(TableName(*row[at : at + 2])) for at in (2, 6, 8)})
+            for row in self._execute(sql, [names] * 4).fetchall()
+            if not wanted.isdisjoint(
+                map(self._folded, (TableName(row[at], row[name]) for at, name in ((2, 3), (6, 7), (8, 9), (8, 10))))
+            )
         ]
 
     @abstractmethod
@@ -536,6 +560,12 @@ def _history_of(alias: str) -> str:
     """SQL: the name of a table's history table, from its row of `tables`; NULL if it has none."""
     kept = f"strpos({alias}.structure, '{WITH_HISTORY}') > 0"
     return f"CASE WHEN {kept} THEN {alias}.target_name || '{HISTORY_SUFFIX}' END"
+
+
+def _changes_of(alias: str) -> str:
+    """SQL: the name of a table's CD table, from its row of `tables`; NULL if it has none."""
+    kept = f"strpos({alias}.structure, '{WITH_STAGING}') > 0"
+    return f"CASE WHEN {kept} THEN {alias}.target_name || '{CHANGES_SUFFIX}' END"
 
 
 def _table_row(subscription: SubscriptionName, one: TableReservation) -> dict[str, object]:

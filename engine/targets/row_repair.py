@@ -166,6 +166,8 @@ class RowRepair:
         if schema.history:
             for start in range(0, self._table.keys.num_rows, at_once):
                 self._bring_history(self._table.keys.slice(start, at_once))
+        if schema.staging and any(counts.values()):
+            self._writer.changes.reload(self._place.target, self._repair.position)
         return RepairedRows(**counts)
 
     def _before(self, keys: Any) -> dict[Texts, list[Texts]]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.model.batch import TableChanges
+from engine.model.change_data import CHANGE_COLUMNS
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.history import HISTORY_COLUMNS
 from engine.model.identity import TableId
@@ -95,9 +96,10 @@ def refuse_own_names(table: TableId, schema: TableSchema, fold: Callable[[str], 
     """Raise EngineFault(TABLE_COLUMNS_UNFIT) if a column has the name of a column of ours. `fold`: the form of a name in which the target
     compares it."""
     own = [*([DELETED_AT] if schema.soft_delete else []), *(HISTORY_COLUMNS if schema.history else [])]
+    own += CHANGE_COLUMNS if schema.staging else ()
     twin = next((c.name for c in schema.columns if fold(c.name) in own), None)
     if twin is not None:
-        detail = f"column {twin!r} has the name of a column in which deletions or versions are noted; give it another one with 'rename'"
+        detail = f"column {twin!r} has the name of a column that notes deletions, versions or changes; give it another one with 'rename'"
         raise EngineFault(FaultKind.TABLE_COLUMNS_UNFIT, table, detail)
 
 

@@ -78,6 +78,10 @@ class SqlTables(SqlStatements, ABC):
     def history(self, table: TableId, place: TableName, schema: TableSchema) -> HistoryTable:
         """The history table of a table, at this place. `schema`: of the table."""
 
+    def row_statements(self, table: TableId, place: TableName, schema: TableSchema) -> HistoryTable:
+        """Statements on staged rows of a table and, as `t`, the rows of the table at this place."""
+        return self.history(table, place, schema)
+
     @abstractmethod
     def drop_for_good(self, table: TableId, place: TableName) -> None:
         """Drop a table that readers saw, if it exists. Raises EngineFault(TABLE_NOT_DROPPED) if other objects depend on it."""
@@ -128,6 +132,11 @@ class SqlTables(SqlStatements, ABC):
     def create_history(self, place: TableName, schema: TableSchema) -> None:
         """Create an empty history table. `schema`: of its table."""
         for statement in self._structure.create_history(self.qualified(place), schema):
+            self.execute(statement)
+
+    def create_changes(self, place: TableName, schema: TableSchema) -> None:
+        """Create an empty CD table. `schema`: of its table."""
+        for statement in self._structure.create_changes(self.qualified(place), schema):
             self.execute(statement)
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:

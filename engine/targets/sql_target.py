@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from engine.model.change_data import kept_with
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.history import history_of
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
@@ -101,6 +101,7 @@ class SqlTarget(Target):
         with self.writing() as writer:
             self._begin_again(writer.records, subscription, Position.beginning(epoch, log), rebased)
             writer.drop_copies(writer.records.copies(subscription))
+            writer.changes.clear(subscription, changes=True)
             writer.records.mark_unready(subscription)
         self.after_claim(subscription, epoch, None)
 
@@ -122,6 +123,7 @@ class SqlTarget(Target):
                 records.create()
                 self.on_reset(records, subscription, records.position(subscription))
                 writer.drop_copies(records.copies(subscription))
+                writer.changes.clear(subscription, changes=False)
                 records.forget(subscription)
 
     def begin_copy(
@@ -140,7 +142,7 @@ class SqlTarget(Target):
             reserved = [r for r in records.reservations(subscription, [table]) if records.same_table(r.target, target)]
             if not reserved:
                 raise EngineFault(FaultKind.INTERNAL, table, "its name on the target was not reserved")
-            writer.check_history_name(table, reserved[0], schema)
+            writer.check_kept_names(table, reserved[0], schema)
             writer.drop_copies(records.copies(None, table))
             place = hidden_name(table, target)
             writer.tables.make_copy(table, place, target, schema, keyed=keyed)
@@ -218,7 +220,7 @@ class SqlTarget(Target):
             return RepairResult(done.written, {**done.left, **refused})
 
     def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
-        places = [target, history_of(target)] if new.history else [target]
+        places = [target, *kept_with(target, history=new.history, staging=new.staging)]
         change = evolution(table, old, new)
         return [one for place in places for one in self.structure.evolve(table, qualified(place), change)]
 

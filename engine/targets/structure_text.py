@@ -16,6 +16,8 @@ FORMAT = 1
 """Version of this text form, the engine's own; another one is refused."""
 WITH_HISTORY = '"history":true'
 """Part of the text of a schema with history, and of no other."""
+WITH_STAGING = '"staging":true'
+"""Part of the text of a schema with a CD table, and of no other."""
 
 
 def to_text(schema: TableSchema) -> str:
@@ -35,6 +37,7 @@ def to_text(schema: TableSchema) -> str:
         "row_filter": asdict(schema.row_filter) if schema.row_filter is not None else None,
         "soft_delete": schema.soft_delete,
         "history": schema.history,
+        **({"staging": True} if schema.staging else {}),
         "skipped": sorted(schema.skipped),
     }
     return json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
@@ -64,6 +67,7 @@ def from_text(text: str) -> TableSchema:
         row_filter=_read_filter(body["row_filter"]) if body.get("row_filter") is not None else None,
         soft_delete=body.get("soft_delete", False),
         history=body.get("history", False),
+        staging=body.get("staging", False),
         skipped=frozenset(body.get("skipped", ())),
     )
 

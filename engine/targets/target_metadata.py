@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from engine.model.change_data import kept_with
 from engine.model.copies import KeyBound, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.history import history_of
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.last_commit import LastCommit
 from engine.model.partitions import WHOLE, LoadReason, Loads, PartitionLoad, generation_of
@@ -92,8 +92,11 @@ class TableReservation:
 
 
 def places_of(reservations: Sequence[TableReservation]) -> set[TableName]:
-    """The names that these tables use on the target, those of their history tables included."""
-    kept = {history_of(r.target) for r in reservations if r.schema is not None and r.schema.history}
+    """The names that these tables use on the target, those of their history and CD tables included."""
+    known = [(r.target, r.schema) for r in reservations if r.schema is not None]
+    kept = {
+        place for target, schema in known for place in kept_with(target, history=schema.history, staging=schema.staging)
+    }
     return {r.target for r in reservations} | kept
 
 

@@ -74,6 +74,7 @@ def complete(
         row_filter=conditions,
         soft_delete=spec.deletes is DeleteMode.MARK,
         history=spec.history,
+        staging=spec.staging,
         skipped=spec.skipped,
         last_number=_last_number(columns, known, table, as_now=matcher.as_now),
     )

@@ -28,6 +28,8 @@ from engine.sources.postgres_logs.relations import Relations, View, Why
 
 _BEGIN = struct.Struct(">cQqI")
 _COMMIT = struct.Struct(">cBQQq")
+_XID = struct.Struct(">I")
+_XID_AT = _BEGIN.size - _XID.size
 _T_BEGIN, _T_COMMIT, _T_TRUNCATE, _T_INSERT, _T_UPDATE, _T_DELETE = (ord(letter) for letter in "BCTIUD")
 _TRUNCATED = Why(FaultKind.TABLE_STRUCTURE_CHANGED, "it was truncated on one of its nodes")
 _NO_TYPE = b"Y" + bytes(6)
@@ -42,12 +44,14 @@ _UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """A transaction's place in the merged log. `node`, `end`: of the record at which it was released, in that node's log."""
+    """A transaction's place in the merged log. `node`, `end`: of the record at which it was released, in that node's log. `xid`: its id
+    there; 0: it has several."""
 
     number: int
     node: int
     end: int
     time_us: int
+    xid: int = 0
 
 
 class ChunkWriter:
@@ -78,7 +82,7 @@ class ChunkWriter:
     def begin(self, at: Numbered, message: LogsMessage | None) -> None:
         """Begin a transaction; `message`: what it says of the logs."""
         time = at.time_us - CLOCK_ZERO_US
-        self._record(_BEGIN.pack(b"B", at.number - 1, time, at.number & 0xFFFFFFFF))
+        self._record(_BEGIN.pack(b"B", at.number - 1, time, at.xid))
         if message is not None:
             self._messages.append(self._records)
             self._record(logs_record(message))
@@ -200,10 +204,10 @@ class ChunkWriter:
         }
         for node, end, time_us, number in zip(run.nodes, run.ends, run.times_us, numbers, strict=True):
             held, at = next(each[int(node)])
-            begun = Numbered(int(number), int(node), int(end), int(time_us))
+            rows = _Rows(held.view, held.data, held.offsets).cut(int(held.starts[at]), int(held.stops[at]))
+            begun = Numbered(int(number), int(node), int(end), int(time_us), *_XID.unpack_from(rows.data, _XID_AT))
             self.begin(begun, None)
-            rows = _Rows(held.view, held.data, held.offsets)
-            self._rows(rows.cut(int(held.starts[at]), int(held.stops[at])), None)
+            self._rows(rows, None)
             self.commit(begun)
 
     def _announce(self, node: int, number: int, record: bytes) -> None:

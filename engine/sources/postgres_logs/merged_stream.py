@@ -367,7 +367,9 @@ class MergedStream:
                 yield from self._write_parts((node, end, time_us), None, ((node, place),))
 
     def _write_global(self, found: Global) -> Iterator[None]:
-        message = LogsMessage(((found.gtid, found.open),) if found.open else (), tuple(self._told.closed))
+        named = (found.gtid, found.kind) if found.kind is not None else None
+        published = ((found.gtid, found.open),) if found.open else ()
+        message = LogsMessage(published, tuple(self._told.closed), transaction=named)
         why = self._in_doubt(found.gtid, found.rolled_back) if found.rolled_back else None
         yield from self._write_parts(
             (found.node, found.end, found.time_us), message if message != LogsMessage() else None, found.parts, why
@@ -393,9 +395,9 @@ class MergedStream:
         """Write the transaction with these parts. `released`: node, end and time of the record at which it is released. `why`: its tables
         have to be copied again, and its rows are left out."""
         before = Lsn(self._numbers.last)
-        at = Numbered(self._numbers.take(1), *released)
-        self._writer.begin(at, message)
         taken = [self._logs[node].take_part(place) for node, place in parts]
+        at = Numbered(self._numbers.take(1), *released, taken[0].xid if len(taken) == 1 else 0)
+        self._writer.begin(at, message)
         if why is not None:
             self._writer.without_rows(taken, why)
         for _ in self._writer.parts(taken) if why is None else ():

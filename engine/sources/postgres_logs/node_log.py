@@ -101,11 +101,12 @@ class Piece:
 @dataclass(slots=True)
 class Part:
     """A transaction that is kept by itself, from BEGIN to COMMIT or PREPARE. `views`: the structures of its rows, each from one of its
-    records on; `count`: its records."""
+    records on; `count`: its records; `xid`: its id on the node, 0 = unknown."""
 
     views: list[tuple[int, View]]
     pieces: list[Piece] = field(default_factory=list)
     count: int = 0
+    xid: int = 0
 
     @property
     def memory_bytes(self) -> int:
@@ -301,7 +302,7 @@ class NodeLog:
         kind, ordinal = control.kind, control.ordinal
         if kind in _BEGINS:
             self._xid = control.xid
-            self._open, self._named, self._looked = Part([(0, self._view)]), None, ordinal
+            self._open, self._named, self._looked = Part([(0, self._view)], xid=control.xid), None, ordinal
             return ordinal
         if kind in _KINDS:
             record = two_phase_of(_record(chunk, ordinal))

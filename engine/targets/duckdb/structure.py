@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.duckdb.value_text import literal
+from engine.model.change_data import change_columns
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.schema import Column, SourceType, TableSchema
@@ -37,6 +38,11 @@ def create_statements(place: str, schema: TableSchema, keyed: bool = False) -> l
 def create_history_statements(place: str, schema: TableSchema) -> list[str]:
     """DDL for an empty history table."""
     return _create(place, schema, own_columns("TIMESTAMPTZ", "VARCHAR"))
+
+
+def create_changes_statements(place: str, schema: TableSchema) -> list[str]:
+    """DDL for an empty CD table."""
+    return _create(place, schema, change_columns("BIGINT", "VARCHAR"))
 
 
 def _create(place: str, schema: TableSchema, more: list[str]) -> list[str]:
@@ -101,4 +107,6 @@ def _type_words(source: SourceType) -> str:
     return f"{_type_words(source.element)}[]" if source.element is not None else source.name
 
 
-DUCKDB_STRUCTURE = Structure(create_statements, create_history_statements, evolve_statements, check_columns)
+DUCKDB_STRUCTURE = Structure(
+    create_statements, create_history_statements, create_changes_statements, evolve_statements, check_columns
+)

@@ -13,6 +13,15 @@ from engine.model.schema import TableSchema
 from engine.model.values import Kind, ValueType
 from engine.postgres.sessions import PostgresConnection
 from engine.targets.arrow_rows import require_form
+from engine.targets.change_data import (
+    STAGED_GTID,
+    STAGED_ID,
+    STAGED_KIND,
+    STAGED_NUMBER,
+    STAGED_OPERATION,
+    STAGED_POSITION,
+    STAGED_TIME,
+)
 from engine.targets.history import FROM_AT, FROM_TEXT, TO_AT, TO_TEXT, HistoryTable
 from engine.targets.postgres.changes import Place, belongs, bounds_of, completed_values, image
 from engine.targets.postgres.staging import StagedColumn, staged
@@ -20,6 +29,12 @@ from engine.targets.postgres.types import MARK_TYPE
 
 _BOOL = ValueType(Kind.BOOL)
 _TIMES = {name: StagedColumn(name, ValueType(Kind.TIMESTAMPTZ), MARK_TYPE) for name in (FROM_AT, TO_AT)}
+_NUMBER, _TEXT = ValueType(Kind.INT64), ValueType(Kind.TEXT)
+_CHANGES = {
+    **{name: StagedColumn(name, _NUMBER, "pg_catalog.int8") for name in (STAGED_POSITION, STAGED_NUMBER, STAGED_ID)},
+    **{name: StagedColumn(name, _TEXT, "pg_catalog.text") for name in (STAGED_OPERATION, STAGED_GTID, STAGED_KIND)},
+    STAGED_TIME: StagedColumn(STAGED_TIME, ValueType(Kind.TIMESTAMPTZ), MARK_TYPE),
+}
 _POSITIONS = {name: StagedColumn(name, ValueType(Kind.TEXT), "pg_catalog.text") for name in (FROM_TEXT, TO_TEXT)}
 
 
@@ -36,7 +51,7 @@ class PostgresHistory(HistoryTable):
 
     def run(self, rows: Any, names: Sequence[str], sql: Callable[[str], str]) -> int:
         at = self._at
-        known = {column.name: column for column in (*at.key_columns, *at.columns)} | _TIMES | _POSITIONS
+        known = {column.name: column for column in (*at.key_columns, *at.columns)} | _TIMES | _POSITIONS | _CHANGES
         columns = [known.get(name) or StagedColumn(name, _BOOL, "pg_catalog.bool") for name in names]
         require_form(self.table, rows, names, [column.value for column in columns])
         key = at.key_columns if "k0" in names else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.model.change_data import change_columns
 from engine.model.identity import TableId
 from engine.model.schema import Column, TableSchema
 from engine.targets.evolution import Evolution, Structure, require_columns
@@ -26,6 +27,13 @@ def create_history_statements(place: str, schema: TableSchema) -> list[str]:
     columns = ", ".join([*listed, *own_columns(MARK_TYPE, "pg_catalog.text")])
     keys = ", ".join(map(quoted, schema.key))
     return [f"CREATE TABLE {place} ({columns})", f"CREATE UNIQUE INDEX ON {place} ({keys}) WHERE {CURRENT}"]
+
+
+def create_changes_statements(place: str, schema: TableSchema) -> list[str]:
+    """DDL for an empty CD table. It has no index: rows are appended."""
+    listed = [f"{quoted(c.name)} {postgres_type(c)}" for c in schema.columns]
+    columns = ", ".join([*listed, *change_columns("pg_catalog.int8", "pg_catalog.text")])
+    return [f"CREATE TABLE {place} ({columns})"]
 
 
 def key_statement(place: str, schema: TableSchema) -> str | None:
@@ -80,4 +88,6 @@ def check_columns(table: TableId, schema: TableSchema) -> None:
     refuse_own_names(table, schema, str)
 
 
-POSTGRES_STRUCTURE = Structure(create_statements, create_history_statements, evolve_statements, check_columns)
+POSTGRES_STRUCTURE = Structure(
+    create_statements, create_history_statements, create_changes_statements, evolve_statements, check_columns
+)

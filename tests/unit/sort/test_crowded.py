@@ -22,7 +22,8 @@ def gathered(count: int = 5, policy: BatchPolicy | None = None) -> Batcher:
     batcher = Batcher(policy or BatchPolicy(), ZERO)
     starts = np.arange(count, dtype=np.int64) * 3
     ends = (np.arange(count, dtype=np.uint64) + 1) * 100
-    batcher.add([TransactionRun(starts, starts + 3, ends, np.zeros(count, np.int64), np.zeros(count, np.uint64))], 0)
+    nothing = np.zeros(count, np.int64), np.zeros(count, np.uint64), np.zeros(count, np.uint32)
+    batcher.add([TransactionRun(starts, starts + 3, ends, *nothing)], 0)
     batcher.advance(Lsn(100 * count))
     return batcher
 

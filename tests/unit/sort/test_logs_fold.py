@@ -172,7 +172,9 @@ def run(marks: list[int], *seen: LogsSeen | RelationSeen, first: int = 1) -> Tra
     """Transactions of three records each, which end at 100 · `first` and so on."""
     starts = np.arange(len(marks), dtype=np.int64) * 3
     ends = (np.arange(len(marks), dtype=np.uint64) + first) * 100
-    return TransactionRun(starts, starts + 3, ends, ends.astype(np.int64), np.array(marks, np.uint64), (), seen)
+    return TransactionRun(
+        starts, starts + 3, ends, ends.astype(np.int64), np.array(marks, np.uint64), starts.astype(np.uint32), (), seen
+    )
 
 
 def test_nothing_is_computed_for_a_log_that_is_not_merged() -> None:
@@ -180,7 +182,7 @@ def test_nothing_is_computed_for_a_log_that_is_not_merged() -> None:
     fold = LogsFold(None, ZERO)
     relation = RelationSeen(Ordinal(1), RelationId(5), b"R")
     for seen in ((), (relation,)):
-        fold.add(TransactionRun(untouched, untouched, untouched, untouched, untouched, (), seen))
+        fold.add(TransactionRun(*[untouched] * 6, (), seen))
         assert fold.state(Lsn(7)) is None
     batcher = Batcher(BatchPolicy(max_transactions=1), ZERO)
     batcher.add([run([2**64 - 1, 1, 0])], 0)
@@ -253,7 +255,9 @@ def test_a_million_marks_are_folded_at_once() -> None:
     node = np.arange(count, dtype=np.uint64) % np.uint64(nodes)
     end = np.arange(count, dtype=np.uint64) + np.uint64(100)
     starts = np.arange(count, dtype=np.int64) * 3
-    whole = TransactionRun(starts, starts + 3, end, end.astype(np.int64), node << np.uint64(56) | end)
+    whole = TransactionRun(
+        starts, starts + 3, end, end.astype(np.int64), node << np.uint64(56) | end, starts.astype(np.uint32)
+    )
     fold = LogsFold(MergedLogs((NodeLog.unknown(Lsn(1)),) * nodes), ZERO)
     fold.add(whole)
     state = fold.state(ZERO)
