@@ -121,6 +121,8 @@ class ConnectionKind:
     """The engine opens the database itself, and makes it where it is missing; other programs query it through Penstock."""
     keeps_transactions: bool = False
     """As a target it supports the apply modes `grouped` and `transactional`."""
+    stages_changes: bool = False
+    """As a target it supports `staging`."""
     has_sequences: bool = False
     """As a target its columns can have sequences."""
     takes_existing: bool = False

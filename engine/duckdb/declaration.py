@@ -47,6 +47,7 @@ DUCKDB_CONNECTION = ConnectionKind(
     },
     frozenset({MASK_KEY}),
     embedded=True,
+    stages_changes=True,
     ignores_case=True,
     dialect=SqlDialect("duckdb", ("main", "public"), ignores_case=True),
     own_schemas=frozenset({"penstock", "information_schema", "pg_catalog"}),

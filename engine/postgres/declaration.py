@@ -39,6 +39,7 @@ POSTGRES_CONNECTION = ConnectionKind(
     },
     frozenset({"password", "query_password", MASK_KEY}),
     keeps_transactions=True,
+    stages_changes=True,
     takes_existing=True,
     has_sequences=True,
     dialect=SqlDialect("postgres", ("public",)),

@@ -221,6 +221,8 @@ def _body(collection: str, item: Document) -> Document:
         if kind != DEFAULT_CAPTURE:
             # The default of its own class; a document without a kind is read as the usual one.
             body["capture"] = {"kind": kind, **body["capture"]}
+        if not body["staging"]:
+            del body["staging"]
         body["tables"] = [_said(TypeAdapter(TableBody), table) for table in body["tables"]]
     if collection == "alert_channels":
         body = _said(TypeAdapter(AlertChannelPut), body)

@@ -27,6 +27,7 @@ DECLARED = {
         "apply",
         "queue",
         "schema_changes",
+        "staging",
         "copies",
         "freshness",
         "verify",

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.kinds import ConnectionKind
+from engine.model.change_data import changes_of
 from engine.model.history import history_of
 from engine.model.identity import TableName
+from engine.model.quarantine import RefusedPolicy
 from engine.model.shared import SharedInto
 from engine.model.table_options import TableOptions
 from server.declarations.table_body import TableBody
-from server.declarations.table_options import LONGEST_NAME
+from server.declarations.table_options import LONGEST_NAME, skipped_operations
 from server.errors import FieldError, InvalidRequest
 
 
@@ -57,6 +59,8 @@ class Declaration:
     pointer: str
     shared: SharedInto | None = None
     freshness: Mapping[str, Any] | None = None
+    staging: bool = False
+    """Its subscription has staging tables."""
 
     @property
     def source(self) -> tuple[str, str]:
@@ -110,11 +114,13 @@ def resolve_tables(
     target: ConnectionKind,
     subscription: str,
     kept_out: Collection[tuple[str, str]] = (),
+    *,
+    staging: bool = False,
 ) -> list[Declaration]:
     """The tables that `bodies` declare in the subscription of this name; declarations by name take precedence over patterns.
 
     `discovered`: the source's tables as discovery returns them, needed for patterns only. `kept_out`: schemas and names of tables that no
-    pattern adds.
+    pattern adds. `staging`: the subscription has staging tables.
 
     Raises:
         InvalidRequest: a table is declared twice, or two have the same name on the target; `errors` has their pointers.
@@ -139,7 +145,8 @@ def resolve_tables(
             for table in _expand_pattern(body, f"/tables/{number}", discovered, subscription):
                 if table.source not in kept_out:
                     named.setdefault(table.source, table)
-    tables = list(named.values())
+    tables = [replace(table, staging=staging) for table in named.values()]
+    refuse_unstaged(tables)
     check_targets(tables, target, OccupiedPlaces({}, []))
     return tables
 
@@ -158,7 +165,7 @@ def check_targets(tables: Sequence[Declaration], target: ConnectionKind, taken: 
             detail = f"The target's schema '{table.target_schema}' is reserved."
             errors.append(FieldError(pointer=table.pointer, detail=detail))
         own, kept = TableName(table.target_schema, table.target_name), table.options.history
-        for place, who in places_of(own, f"{table.schema}.{table.name}", history=kept):
+        for place, who in places_of(own, f"{table.schema}.{table.name}", history=kept, staging=table.staging):
             other = seen.setdefault(_fold(target, place), who)
             if other != who:
                 detail = f"'{who}' and '{other}' would be the same table on the target: '{place}'."
@@ -166,14 +173,46 @@ def check_targets(tables: Sequence[Declaration], target: ConnectionKind, taken: 
         if kept and len(history_of(own).name.encode()) > LONGEST_NAME:
             detail = f"'{history_of(own).name}', the history table of '{own}', would have a name longer than {LONGEST_NAME} bytes."
             errors.append(FieldError(pointer=f"{table.pointer}/history", detail=detail))
+        if table.staging and len(changes_of(own).name.encode()) > LONGEST_NAME:
+            detail = f"'{changes_of(own).name}', the CD table of '{own}', would have a name longer than {LONGEST_NAME} bytes."
+            errors.append(FieldError(pointer=table.pointer, detail=detail))
     if errors:
         raise InvalidRequest(errors[0].detail, "Give one of them another target name or schema.", errors=errors)
     _check_shared(tables, target, OccupiedPlaces(seen, taken.shown))
 
 
-def places_of(target: TableName, who: str, *, history: bool) -> list[tuple[TableName, str]]:
+def refuse_unstaged(tables: Sequence[Declaration]) -> None:
+    """Refuse tables with options that staging tables exclude, if their subscription has those.
+
+    Raises:
+        InvalidRequest: a table has such an option; `errors` has the pointers.
+    """
+    errors = []
+    for table in tables:
+        options = table.options
+        if not table.staging:
+            continue
+        if options.into_existing:
+            detail = "staging tables belong to tables that Penstock creates; leave out into_existing."
+            errors.append(FieldError(pointer=f"{table.pointer}/into_existing", detail=f"With 'staging', {detail}"))
+        if options.refused_rows is RefusedPolicy.SET_ASIDE:
+            detail = (
+                "quarantined rows would be missing in the table and not in its changes; refused_rows must be 'park'."
+            )
+            errors.append(FieldError(pointer=f"{table.pointer}/refused_rows", detail=f"With 'staging', {detail}"))
+        if skipped_operations(options.operations, insert_only=options.insert_only):
+            detail = "every operation is needed; leave out 'operations'."
+            errors.append(FieldError(pointer=f"{table.pointer}/operations", detail=f"With 'staging', {detail}"))
+    if errors:
+        raise InvalidRequest(
+            errors[0].detail, "Leave the option out, or create the subscription without 'staging'.", errors=errors
+        )
+
+
+def places_of(target: TableName, who: str, *, history: bool, staging: bool) -> list[tuple[TableName, str]]:
     """The names that a table uses on the target, each with its source name."""
-    return [(target, who), *([(history_of(target), f"{who} (history)")] if history else [])]
+    kept = [(history_of(target), f"{who} (history)")] if history else []
+    return [(target, who), *kept, *([(changes_of(target), f"{who} (changes)")] if staging else [])]
 
 
 def _check_shared(tables: Sequence[Declaration], target: ConnectionKind, taken: OccupiedPlaces) -> None:

@@ -291,9 +291,10 @@ def table_spec(
     *,
     paused: bool = False,
     shared: SharedInto | None = None,
+    staging: bool = False,
 ) -> TableSpec:
     """A table in the form that the engine takes, with the operations to replicate."""
     allowed = {operation.value for operation in followed_operations(insert_only=options.insert_only)}
     values: dict[str, Any] = {name: getattr(options, name) for name in OPTION_NAMES}
     values["operations"] = frozenset(allowed & options.operations if options.operations else allowed)
-    return TableSpec(TableId(table), source, target, paused=paused, shared=shared, **values)
+    return TableSpec(TableId(table), source, target, paused=paused, shared=shared, staging=staging, **values)

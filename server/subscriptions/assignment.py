@@ -72,4 +72,5 @@ def _spec(row: TableRow) -> TableSpec:
         options_of(row),
         paused=row.desired_state == "paused",
         shared=shared_from(row.shared_into),
+        staging=row.staging,
     )

@@ -51,6 +51,12 @@ TargetSchemas = Annotated[
 ]
 
 
+_STAGING = (
+    "Append each transaction to `penstock.uow` on the target, and its changes of the table `NAME` to `NAME__cd`, in the target"
+    " transaction that applies them. It stays as it is."
+)
+
+
 def _in_schemas(tables: list[TableBody], schemas: Mapping[str, str]) -> list[TableBody]:
     """Raises ValueError for a schema of which there is no table."""
     unused = schemas.keys() - {table.schema_name for table in tables}
@@ -80,6 +86,7 @@ class SubscriptionPut(BaseModel):
     copies: CopiesBody = Field(default_factory=CopiesBody)
     freshness: FreshnessBody = Field(default_factory=FreshnessBody)
     verify: VerifyBody = Field(default_factory=VerifyBody)
+    staging: bool = Field(default=False, description=_STAGING)
 
     @model_validator(mode="after")
     def _placed(self) -> SubscriptionPut:
@@ -112,6 +119,7 @@ class SubscriptionPatch(BaseModel):
     copies: dict[str, JsonValue] | None = None
     freshness: dict[str, JsonValue] | None = None
     verify: dict[str, JsonValue] | None = None
+    staging: bool | None = Field(default=None, description="Only the value that the subscription has.")
 
     @model_validator(mode="after")
     def _placed(self) -> SubscriptionPatch:
@@ -174,6 +182,7 @@ class SubscriptionView(Remedied):
                     },
                     "lag": {"bytes": 56, "seconds": 0.2, "tables": 2},
                     "consistency": "transactions",
+                    "staging": False,
                     "table_states": {"live": 2},
                     "slot": "penstock_shop_1f00c3d2",
                     "created_at": "2026-05-04T10:00:00Z",
@@ -196,6 +205,7 @@ class SubscriptionView(Remedied):
     copies: CopiesBody
     freshness: FreshnessBody
     verify: VerifyBody
+    staging: bool = Field(description="Its changes are kept in staging tables on the target.")
     state: SubscriptionState
     state_since: datetime | None = None
     code: str | None = Field(default=None, description="Stable name of the reason.")

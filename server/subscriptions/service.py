@@ -63,6 +63,22 @@ class CaptureSettingFixed(Conflict):
     default_remedy = "Leave it as it is, or delete the subscription and create it again, which copies all tables."
 
 
+class StagingFixed(Conflict):
+    code = "staging_fixed"
+    title = "Staging tables are chosen when a subscription is created"
+    default_remedy = (
+        "Leave 'staging' as it is, or delete the subscription and create it again, which copies all tables."
+    )
+
+
+class StagingUnsupported(InvalidRequest):
+    code = "staging_unsupported"
+    title = "Staging tables are not possible like this"
+    default_remedy = (
+        "Use the default mode and visibility of 'apply' and a target in an SQL database, or leave out 'staging'."
+    )
+
+
 class VisibilityUnsupported(InvalidRequest):
     code = "visibility_unsupported"
     title = "The target cannot show parts of a batch"
@@ -85,13 +101,14 @@ def put_subscription(
     row = lock_subscription(session, name)
     check_if_match(if_match, row)
     source, target = _endpoints(session, body.source, body.target)
-    _refuse_mode(source, target, body.apply)
+    _refuse_mode(source, target, body.apply, staging=body.staging)
     policies = body.policies()
     policies["capture"] = _captured(source, policies["capture"])
     if row is None:
         return _create(session, name, body, source, target, policies, discovered), True
     row = lock_changeable_subscription(session, name)
     _refuse_moving(session, row, body.source, body.target)
+    _refuse_restaging(row, body.staging)
     _refuse_fixed(row, policies["capture"])
     changed = _set_tables(session, row, body.tables, discovered, CONNECTIONS[target.kind], keep=keep_tables)
     changed |= _set_policies(row, policies)
@@ -110,6 +127,7 @@ def patch_subscription(
     row = lock_changeable_subscription(session, name)
     check_if_match(if_match, row)
     _refuse_moving(session, row, body.source, body.target)
+    _refuse_restaging(row, body.staging)
     merged = {
         policy: _merged_policy(policy, getattr(row, policy), getattr(body, policy))
         for policy in POLICIES
@@ -120,7 +138,7 @@ def patch_subscription(
     if "capture" in merged:
         merged["capture"] = _captured(source, merged["capture"])
         _refuse_fixed(row, merged["capture"])
-    _refuse_mode(source, target, ApplyBody.model_validate(merged.get("apply", {})))
+    _refuse_mode(source, target, ApplyBody.model_validate(merged.get("apply", {})), staging=row.staging)
     redeclared = _set_policies(row, merged)
     if body.tables is not None:
         redeclared |= _set_tables(session, row, body.tables, discovered, CONNECTIONS[target.kind])
@@ -204,6 +222,7 @@ def _create(
         desired_state=DesiredState.RUNNING.value,
         state=SubscriptionState.CREATED.value,
         state_at=now,
+        staging=body.staging,
         stamp=new_stamp(),
         created_at=now,
         updated_at=now,
@@ -251,12 +270,23 @@ def check_before_discovery(session: ReadSession, body: SubscriptionPut) -> Conne
     """Check what can be checked without asking the source; returns the source's connection."""
     source, target = _endpoints(session, body.source, body.target)
     _captured(source, body.policies()["capture"])
-    _refuse_mode(source, target, body.apply)
+    _refuse_mode(source, target, body.apply, staging=body.staging)
     refuse_existing_bodies(body.tables, CONNECTIONS[target.kind])
     return source
 
 
-def _refuse_mode(source: ConnectionRow, target: ConnectionRow, apply: ApplyBody) -> None:
+def _refuse_mode(source: ConnectionRow, target: ConnectionRow, apply: ApplyBody, *, staging: bool) -> None:
+    if staging and not CONNECTIONS[target.kind].stages_changes:
+        fitting = ", ".join(kind.name for kind in CONNECTIONS.values() if kind.stages_changes)
+        detail = f"'{target.name}' is of the kind {target.kind}, which has no staging tables; these have: {fitting}."
+        raise StagingUnsupported.at("/staging", detail)
+    if staging and apply.mode in (ApplyMode.GROUPED, ApplyMode.TRANSACTIONAL):
+        detail = f"Staging tables are written with whole batches, and not in the mode '{apply.mode}'."
+        raise StagingUnsupported.at("/apply/mode", detail)
+    if staging and apply.visibility is Visibility.RELAXED:
+        raise StagingUnsupported.at(
+            "/apply/visibility", "Staging tables are written with batches that are visible at once."
+        )
     by_transactions = apply.mode in (ApplyMode.GROUPED, ApplyMode.TRANSACTIONAL)
     if by_transactions and CONNECTIONS[source.kind].nodes_of is not None:
         detail = f"'{source.name}' has several nodes, whose changes are applied as whole batches, not in the mode '{apply.mode}'."
@@ -280,6 +310,12 @@ def _refuse_moving(session: ReadSession, row: SubscriptionRow, source: str | Non
             raise SubscriptionEndpointFixed(f"The {place} of '{row.name}' is '{found}' and cannot become '{wanted}'.")
 
 
+def _refuse_restaging(row: SubscriptionRow, wanted: bool | None) -> None:
+    if wanted is not None and wanted != row.staging:
+        detail = f"'staging' of '{row.name}' is {str(row.staging).lower()}, and tables have staging tables from their first copy on."
+        raise StagingFixed(detail, errors=[FieldError(pointer="/staging", detail=detail)])
+
+
 def _set_tables(
     session: WriteSession,
     row: SubscriptionRow,
@@ -290,9 +326,8 @@ def _set_tables(
     keep: bool = False,
 ) -> bool:
     """Make the tables match `bodies`. `keep`: existing tables and patterns that `bodies` leave out stay."""
-    meant = resolve_tables(
-        bodies, discovered, target, row.name, repository_of_tables.list_kept_out(session, row.id or 0)
-    )
+    kept_out = repository_of_tables.list_kept_out(session, row.id or 0)
+    meant = resolve_tables(bodies, discovered, target, row.name, kept_out, staging=row.staging)
     changed = tables.reconcile_tables(session, row, meant, target, keep=keep)
     patterns = [
         body.model_dump(by_alias=True, exclude_defaults=True, mode="json") for body in bodies if body.is_pattern

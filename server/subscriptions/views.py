@@ -54,6 +54,7 @@ def _view(
         tables=named + [TableBody.model_validate(pattern) for pattern in row.patterns],
         desired_state=DesiredState(row.desired_state),
         **policies,
+        staging=row.staging,
         state=SubscriptionState(row.state),
         state_since=row.state_at,
         code=row.code,

@@ -27,6 +27,7 @@ from server.declarations.table_declaration import (
     check_targets,
     places_of,
     refuse_existing,
+    refuse_unstaged,
 )
 from server.declarations.table_options import (
     TableOptionsBody,
@@ -120,6 +121,8 @@ def add_table(session: WriteSession, name: str, table: Declaration, target: Conn
     """
     refuse_existing([(table.pointer, table.options.into_existing)], target)
     subscription = lock_changeable_subscription(session, name)
+    table = replace(table, staging=subscription.staging)
+    refuse_unstaged([table])
     present = repository.list_present(session, subscription.id or 0)
     for row in present:
         if (row.schema_name, row.name) == table.source:
@@ -140,10 +143,11 @@ def add_by_pattern(
     present = repository.list_present(session, subscription.id or 0)
     taken = _occupied_places(session, subscription, present, target)
     known = {(row.schema_name, row.name) for row in present}
-    wanted = [table for table in tables if table.source not in known]
+    wanted = [replace(table, staging=subscription.staging) for table in tables if table.source not in known]
     refused = {}
     for table in wanted:
         try:
+            refuse_unstaged([table])
             check_targets([table], target, taken)
         except InvalidRequest as why:
             refused[table.source] = why
@@ -178,11 +182,11 @@ def _occupied_places(
 def _placed(row: TableRow, options: TableOptions, pointer: str = "") -> Declaration:
     """A table of the subscription with other options, for a check of its names on the target."""
     own = row.schema_name, row.name, row.target_schema, row.target_name
-    return Declaration(*own, options, row.from_pattern, pointer, shared_from(row.shared_into))
+    return Declaration(*own, options, row.from_pattern, pointer, shared_from(row.shared_into), staging=row.staging)
 
 
 def _target_places(row: TableRow, who: str, target: ConnectionKind) -> dict[tuple[str, str], str]:
-    places = places_of(TableName(row.target_schema, row.target_name), who, history=row.history)
+    places = places_of(TableName(row.target_schema, row.target_name), who, history=row.history, staging=row.staging)
     return {(target.fold(place.schema), target.fold(place.name)): whose for place, whose in places}
 
 
@@ -255,6 +259,7 @@ def patch_table(
     if row.shared_into is not None and options.deletes is DeleteMode.MARK:
         detail = "A table with shared_into cannot mark deletes."
         raise InvalidRequest.at("/deletes", detail, "Remove it and add it again without shared_into.")
+    refuse_unstaged([_placed(row, options)])
     if options.history and not row.history:
         present = repository.list_present(session, subscription.id or 0)
         check_targets([_placed(row, options)], target, _occupied_places(session, subscription, present, target))
@@ -315,6 +320,7 @@ def _insert(
         state_at=now,
         stamp=new_stamp(),
         created_at=now,
+        staging=subscription.staging,
         **stored_options(table.options),
     )
     session.add(row)

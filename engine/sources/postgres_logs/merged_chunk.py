@@ -28,8 +28,7 @@ from engine.sources.postgres_logs.relations import Relations, View, Why
 
 _BEGIN = struct.Struct(">cQqI")
 _COMMIT = struct.Struct(">cBQQq")
-_XID = struct.Struct(">I")
-_XID_AT = _BEGIN.size - _XID.size
+_XID_AT = _BEGIN.size - 4
 _T_BEGIN, _T_COMMIT, _T_TRUNCATE, _T_INSERT, _T_UPDATE, _T_DELETE = (ord(letter) for letter in "BCTIUD")
 _TRUNCATED = Why(FaultKind.TABLE_STRUCTURE_CHANGED, "it was truncated on one of its nodes")
 _NO_TYPE = b"Y" + bytes(6)
@@ -205,7 +204,13 @@ class ChunkWriter:
         for node, end, time_us, number in zip(run.nodes, run.ends, run.times_us, numbers, strict=True):
             held, at = next(each[int(node)])
             rows = _Rows(held.view, held.data, held.offsets).cut(int(held.starts[at]), int(held.stops[at]))
-            begun = Numbered(int(number), int(node), int(end), int(time_us), *_XID.unpack_from(rows.data, _XID_AT))
+            begun = Numbered(
+                int(number),
+                int(node),
+                int(end),
+                int(time_us),
+                int.from_bytes(rows.data[_XID_AT : _BEGIN.size].tobytes()),
+            )
             self.begin(begun, None)
             self._rows(rows, None)
             self.commit(begun)

@@ -35,6 +35,7 @@ class SubscriptionRow(SQLModel, table=True):
     copies: dict[str, Any] = document(default_factory=dict)
     freshness: dict[str, Any] = document(default_factory=dict)
     verify: dict[str, Any] = document(default_factory=dict)
+    staging: bool = False
     deleting: bool = False
 
     state: str = Field(max_length=16)

@@ -54,6 +54,8 @@ class TableRow(SQLModel, table=True):
     refused_rows: str = Field(default="park", max_length=16)
     deletes: str = Field(default="delete", max_length=16)
     history: bool = False
+    staging: bool = False
+    """As its subscription."""
     rows_set_aside: int = 0
     differs: bool = False
     """A verification found differences from the source; since then it was not copied, and no comparison of the whole table found it

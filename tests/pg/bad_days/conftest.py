@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine.connectors import open_source, open_target
+from engine.connectors import open_source, open_target, terms_of
 from engine.control.supervisor import EngineContext, SubscriptionSupervisor
 from engine.control.target_registry import TargetRegistry
 from engine.link.messages import EventReport, Report, SubscriptionStateReport, TableStateReport
@@ -25,7 +25,6 @@ from engine.model.subscription import BatchPolicy, ConnectionSpec, QueueMode, Sc
 from engine.platform.clock import Clock, SystemClock
 from engine.platform.failpoints import watch
 from engine.platform.settings import EngineSettings
-from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.reporter import Reporter
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
@@ -84,7 +83,7 @@ class BadDay(Replica):
         self._targets = TargetRegistry(lambda connection: open_target(connection, settings))
         parts = EngineContext(open_source, self._targets, self._runner, settings, self.given.clock)
         self.pipeline = SubscriptionSupervisor(
-            self.spec, parts, Reporter(self.spec, self.reports.take, self.given.clock, PostgresLogForm())
+            self.spec, parts, Reporter(self.spec, self.reports.take, self.given.clock, terms_of(self.spec.source).form)
         )
         self.pipeline.start()
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.connectors import open_source, open_target
+from engine.connectors import open_source, open_target, terms_of
 from engine.control.supervisor import EngineContext, SubscriptionSupervisor
 from engine.control.target_registry import TargetRegistry
 from engine.copy.reload_requests import PartitionChoice
@@ -29,7 +29,6 @@ from engine.model.table_state import TableStateKind
 from engine.platform.clock import SystemClock
 from engine.platform.failpoints import arm_from_environment
 from engine.platform.settings import EngineSettings
-from engine.sources.postgres_log.position_form import PostgresLogForm
 from engine.tables.reporter import Reporter
 from engine.tables.state import kind_of
 from tests.fixtures.local_runner import LocalRunner
@@ -81,7 +80,7 @@ def main(given: Path) -> None:
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))
     parts = EngineContext(open_source, targets, _Telling(1), settings, clock)
-    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _print_report, clock, PostgresLogForm()))
+    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _print_report, clock, terms_of(spec.source).form))
     pipeline.start()
     for line in sys.stdin:
         if not line.strip():
