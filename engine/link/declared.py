@@ -34,9 +34,11 @@ def _read_table(value: object) -> object:
 
 
 def _write_table(spec: TableSpec, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-    """The table without fields that the engine sets."""
+    """The table without fields that the engine sets, and without `staging` where it has none."""
     written: dict[str, Any] = write(spec)
     del written["shared"], written["map_others_as"], written["mask_mark"]
+    if not spec.staging:
+        del written["staging"]
     return {**written, "shared_into": spec.shared.document() if spec.shared is not None else None}
 
 

@@ -39,6 +39,9 @@ STAGED_POSITION, STAGED_NUMBER, STAGED_OPERATION = STAGED = ("position", "n", "o
 STAGED_TIME, STAGED_ID, STAGED_GTID, STAGED_KIND = ("commit_time", "transaction", "gtid", "type")
 """Staged columns of transactions, besides the position."""
 
+_MOST = 2**63 - 1
+"""The largest position that a signed number of 64 bits holds."""
+
 
 class ChangeDataWriter:
     """The staging tables in one target transaction."""
@@ -191,6 +194,8 @@ def unit_rows(batch: BatchCommit, ends: Any) -> Any:
     if not len(times.ends) or not np.array_equal(times.ends[np.minimum(at, len(times.ends) - 1)], ends):
         detail = "a table has changes of a transaction that the batch does not have"
         raise EngineFault(FaultKind.INTERNAL, batch.subscription, detail)
+    if int(ends[-1]) > _MOST:
+        raise EngineFault(FaultKind.INTERNAL, batch.subscription, f"the position {ends[-1]} is too large for a number")
     known = global_units(times)
     named: list[GlobalUnit | None] = [known.get(int(end)) for end in ends] if known else [None] * len(ends)
     us = times.times_us[at]

@@ -121,6 +121,34 @@ def test_rows_deleted_by_a_large_transaction_have_the_time_of_its_commit(
     assert replica.query(last) == [("m", 1, 6000, 6000), ("n", 12001, 20000, 8000)]
 
 
+def test_a_large_transaction_has_its_changes_in_order(
+    shop: Database, replicate: Callable[..., Replica], session: Session
+) -> None:
+    replica = replicate(shop, [table("orders", staging=True)], batch=BatchPolicy(small_rows=0), piece_bytes=256 * 1024)
+    live = {row[0]: row for row in replica.query("SELECT id, total, note FROM orders")}
+    session.execute("BEGIN; UPDATE orders SET note = repeat('n', 50); DELETE FROM orders WHERE id <= 10000")
+    wait_until(lambda: counts(replica).staged >= 2)
+    session.execute("INSERT INTO orders SELECT i, 1, repeat('m', 50) FROM generate_series(1, 12000) i WHERE i <= 10000")
+    session.execute("UPDATE orders SET total = total + 1; DELETE FROM orders WHERE id <= 5000")
+    wait_until(lambda: counts(replica).staged >= 5)
+    session.execute("COMMIT")
+    replica.assert_equal()
+    assert counts(replica).used >= 5
+    changes = replica.query(
+        "SELECT _position, _n, _op, id, total, note FROM orders__cd WHERE _op <> 'R' ORDER BY _position, _n"
+    )
+    assert len({position for position, *_ in changes}) == 1
+    assert [number for _, number, *_ in changes] == list(range(1, len(changes) + 1))
+    for _, _, op, *row in changes:
+        assert (row[0] in live) == (op != "I")
+        if op == "D":
+            del live[row[0]]
+        else:
+            live[row[0]] = tuple(row)
+    assert sorted(live.values()) == replica.query("SELECT id, total, note FROM orders ORDER BY id")
+    assert replica.look('SELECT count(*), count("transaction"), min(type) FROM penstock.uow') == [(1, 1, "local")]
+
+
 def test_a_large_transaction_begins_one_version_of_each_row(
     shop: Database, replicate: Callable[..., Replica], session: Session
 ) -> None:

@@ -6359,6 +6359,11 @@ export interface components {
             } | null;
             /** Source */
             source?: string | null;
+            /**
+             * Staging
+             * @description Only the value that the subscription has.
+             */
+            staging?: boolean | null;
             /** Tables */
             tables?: components["schemas"]["TableBody"][] | null;
             /** Target */
@@ -6457,6 +6462,12 @@ export interface components {
              */
             source: string;
             /**
+             * Staging
+             * @description Append each transaction to `penstock.uow` on the target, and its changes of the table `NAME` to `NAME__cd`, in the target transaction that applies them. It stays as it is.
+             * @default false
+             */
+            staging?: boolean;
+            /**
              * Tables
              * @description Tables and patterns; a pattern includes existing tables and tables created later.
              */
@@ -6513,6 +6524,7 @@ export interface components {
          *       },
          *       "slot": "penstock_shop_1f00c3d2",
          *       "source": "shop",
+         *       "staging": false,
          *       "state": "running",
          *       "state_since": "2026-05-04T10:00:05Z",
          *       "table_states": {
@@ -6594,6 +6606,11 @@ export interface components {
             slot: string;
             /** Source */
             source: string;
+            /**
+             * Staging
+             * @description Its changes are kept in staging tables on the target.
+             */
+            staging: boolean;
             state: components["schemas"]["SubscriptionState"];
             /** State Since */
             state_since?: string | null;
