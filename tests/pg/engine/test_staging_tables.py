@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from engine.model.identity import TableName
+from engine.model.soft_delete import DeleteMode
 from engine.model.subscription import BatchPolicy, ConnectionSpec, QueueMode
 from engine.platform.failpoints import Failpoint
 from tests.fixtures.postgres import Database
@@ -19,6 +20,7 @@ from tests.fixtures.replication import Replica, duckdb_target, subscription_spec
 from tests.fixtures.staging_applier import StagingApplier
 from tests.pg.bad_days.conftest import BadDay, Circumstances
 from tests.pg.engine.killed_engines import arm, engine, wait_for
+from tests.pg.engine.repairing import plant, repaired
 
 pytestmark = pytest.mark.pg
 
@@ -213,3 +215,91 @@ def test_a_name_that_is_taken_parks_the_table(shop: Database, target: Target, tm
         assert "orders__cd" in (parked.reason or "")
     finally:
         first.release()
+
+
+def reloads(applier: StagingApplier, name: str) -> int:
+    with applier.session() as run:
+        return int(run(f"SELECT count(*) FROM {name}__cd WHERE _op = 'R'")[0][0])
+
+
+def test_what_a_table_missed_is_to_be_read_again(shop: Database, replica: BadDay, target: Target) -> None:
+    """Changes of a paused table, and rows that a repair wrote."""
+    applier, rng = applier_of(replica, target), random.Random(8)
+    paused = [replace(one, paused=one.source.name == "orders") for one in TABLES]
+    replica.replace(*paused)
+    replica.wait_table("orders", "paused")
+    change(shop, rng, 5)
+    replica.catch_up()
+    replica.replace(*TABLES)
+    replica.wait_live()
+    replica.assert_equal()
+    plant(replica, ["UPDATE public.lines SET sku = 'wrong' WHERE n = (SELECT min(n) FROM public.lines)"])
+    assert repaired(replica)["lines"].repaired is not None
+    change(shop, rng, 5)
+    replica.assert_equal()
+    replica.close()
+    assert [reloads(applier, name) for name in ("orders", "lines", "marks")] == [2, 2, 1]
+    applier.apply(2)
+    assert_rebuilt(applier, shop)
+
+
+def test_staging_tables_begin_again_with_another_log(shop: Database, replica: BadDay, target: Target) -> None:
+    applier, rng = applier_of(replica, target), random.Random(9)
+    change(shop, rng, 5)
+    replica.catch_up()
+    replica.close()
+    shop.execute(f"SELECT pg_drop_replication_slot('{replica.spec.reader}')")
+    replica.again()
+    replica.wait_state("failed")
+    replica.reload_all()
+    replica.wait_state("running")
+    replica.wait_live()
+    replica.assert_equal()
+    replica.close()
+    with applier.session() as run:
+        assert run("SELECT count(*) FROM penstock.uow") == [(0,)]
+        assert run("SELECT _op FROM orders__cd") == [("R",)]
+    replica.again()
+    replica.wait_live()
+    change(shop, rng, 5)
+    replica.assert_equal()
+    replica.close()
+    applier.apply(2)
+    assert_rebuilt(applier, shop)
+
+
+def test_other_kinds_of_tables(shop: Database, target: Target, tmp_path: Path) -> None:
+    """Inserts only, computed columns, deleted rows that stay; and a transaction that leaves nothing."""
+    shop.execute("CREATE TABLE events (n int)")
+    shop.execute(
+        "CREATE TABLE made (id int PRIMARY KEY, n int, twice int GENERATED ALWAYS AS (n * 2) STORED, big text)"
+    )
+    shop.execute("INSERT INTO made (id, n, big) SELECT id, id, big FROM orders")
+    tables = [
+        table("events", insert_only=True, staging=True),
+        table("made", staging=True),
+        table("lines", deletes=DeleteMode.MARK, staging=True, history=True),
+    ]
+    replica = BadDay(shop, tmp_path, [], Circumstances(spec=subscription_spec(shop, target[0], tables)))
+    try:
+        replica.wait_live()
+        shop.execute("INSERT INTO events VALUES (1), (1), (2)")
+        shop.execute("UPDATE made SET n = n + 1 WHERE id < 9; DELETE FROM made WHERE id = 9")
+        shop.execute("UPDATE made SET id = id + 100 WHERE id < 5; INSERT INTO made (id, n) VALUES (1, 1)")
+        shop.execute("DELETE FROM lines WHERE n < 30; UPDATE lines SET sku = 'x' WHERE n > 50")
+        shop.execute("INSERT INTO made (id) VALUES (77); DELETE FROM made WHERE id = 77")
+        shop.execute("TRUNCATE events; INSERT INTO events VALUES (3)")
+        replica.assert_equal()
+        replica.close()
+        applier = applier_of(replica, target, {"events": [], "made": ["id"]})
+        with applier.session() as run:
+            ops = run("SELECT _op, count(*) FROM lines__cd WHERE _op <> 'R' GROUP BY _op ORDER BY _op")
+            assert ops == [("D", 29), ("U", 10)]
+            assert run("SELECT count(*) FROM penstock.uow") == [(6,)]
+        assert applier.apply(1) == 6
+        for name in ("events", "made"):
+            rebuilt = Counter(applier.rows(name, applied=True))
+            assert rebuilt == Counter(applier.rows(name, applied=False)), name
+            assert rebuilt == Counter(shop.execute(f"SELECT * FROM {name}")), name
+    finally:
+        replica.release()
