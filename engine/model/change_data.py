@@ -62,8 +62,13 @@ def global_units(times: CommitTimes) -> dict[int, GlobalUnit]:
     for end, content in times.messages:
         named = LogsMessage.parse(content).transaction
         if named is not None and named[1] in UNIT_KINDS:
-            found[end] = GlobalUnit(named[0], UNIT_KINDS[named[1]])
+            found[end] = GlobalUnit(_as_text(named[0]), UNIT_KINDS[named[1]])
     return found
+
+
+def _as_text(gtid: str) -> str:
+    """The id as a text that every target can hold: bytes that are not UTF-8, and NUL, are escaped."""
+    return gtid.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace").replace("\0", "\\x00")
 
 
 def change_columns(number: str, text: str) -> list[str]:
