@@ -59,16 +59,27 @@ class NodeLog:
 
 
 @dataclass(frozen=True, slots=True)
+class Away:
+    """A node that cannot be read. `since_us`: since when, microseconds since 1970 UTC; `code`: kind of the last fault; `reason`: its text,
+    without secrets."""
+
+    since_us: int
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogStatus:
     """One of several logs that are merged. `end`: of the log now; `read`: up to where it is read, None if that is not known.
 
-    `late`: changes of other logs wait for it.
+    `late`: changes of other logs wait for it. `away`: it cannot be read, and `end` is the last one that is known.
     """
 
     name: str
     end: Lsn
     read: Lsn | None = None
     late: bool = False
+    away: Away | None = None
 
 
 @dataclass(frozen=True, slots=True)

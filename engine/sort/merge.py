@@ -231,6 +231,10 @@ class LogMerge:
         if not log.queue:
             log.floor = max(log.floor, clock_us)
 
+    def is_prepared(self, node: int, gtid: str) -> bool:
+        """Whether a node's part of this global transaction was passed in, and its end was not."""
+        return gtid in self._nodes[node].prepared
+
     def wants_marks(self) -> bool:
         """Whether the ends of all logs should be taken now: something waits for a node that may have nothing to say."""
         return self._asked is None and (bool(self._undated) or self._late_stamp() >= max(self._raised_to, 1))

@@ -84,6 +84,11 @@ class ConsistentCut:
         pairs = zip(self._merge.reads(), self.ends, strict=True)
         return frozenset(node for node, (read, end) in enumerate(pairs) if read < end)
 
+    def give_up(self) -> None:
+        """A node cannot be read, which may last long."""
+        if self.state is not CutState.COMPLETE:
+            self.state = CutState.TORN
+
     def step(self) -> CutState:
         """Continue after logs were read, or something was released."""
         if self.state is CutState.FROZEN and self._snapshots is not None:

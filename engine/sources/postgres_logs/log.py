@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from engine.model.last_commit import LastCommit
 from engine.model.merged_logs import MergedLogs, NodeLog
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
-from engine.model.source import CatalogAt, Resolve
+from engine.model.source import CatalogAt, Resolve, SourceIdentity
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
 from engine.records.catalog_table import CatalogTable, schema_of
 from engine.records.relation import parse_relation
@@ -30,6 +30,7 @@ from engine.sources.postgres_logs.merged_numbers import MergedNumbers
 from engine.sources.postgres_logs.merged_stream import Keeping, MergedStream, MergeRules, NodeStreams
 from engine.sources.postgres_logs.node_ends import NodeEnds
 from engine.sources.postgres_logs.node_log import Naming
+from engine.sources.postgres_logs.node_session import NodeSession, Resume
 from engine.sources.postgres_logs.node_tables import NodeTables
 from engine.sources.postgres_logs.node_types import NodeTypes
 from engine.sources.postgres_logs.nodes import Node, Nodes
@@ -40,6 +41,8 @@ from engine.sources.postgres_logs.relations import reason_of
 
 _WHOLE_GID = "(?P<gtid>.+)"
 _PUBLISHED = "SELECT FROM pg_publication_tables WHERE pubname = ANY (%s) AND schemaname = %s AND tablename = %s"
+_IN_USE_S = 5.0
+"""Seconds after which our own session of a slot that was lost is ended, if the node has not noticed: as `session_start.READER_GRACE_MS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +112,13 @@ class PartitionedLog:
             # Before the first number is given: while nothing listens, the engine takes numbers by itself.
             socket = ReaderSocket(folder.path)
             opened.callback(socket.close)
-            streams = tuple(
-                self._nodes.each(lambda node: self._session(node, node.slot(reader), application, kept, opened))
-            )
             ends = [partial(_end_of, node) for node in self._nodes]
-            nodes = NodeStreams(self._nodes.names, streams, NodeEnds(ends), NodeEnds(ends), opened)
-            opened.callback(nodes.ends.close)
-            opened.callback(nodes.asked.close)
+            rounds = NodeEnds(ends), NodeEnds(ends)
+            for each in rounds:
+                opened.callback(each.close)
+            sessions = _Sessions(reader, application, rounds[0].notify)
+            streams = tuple(self._nodes.each(lambda node: sessions.open(node, kept, opened)))
+            nodes = NodeStreams(self._nodes.names, streams, *rounds, opened)
             numbers = MergedNumbers(start.value, ceiling=folder.ceiling, reserve=folder.raise_ceiling)
             rules = MergeRules(self._rules.order, self._rules.naming(self._nodes.names), _keeping(folder))
             stream = MergedStream(nodes, rules, NodeTypes(self._nodes, self._tables), numbers, kept, wake)
@@ -192,22 +195,61 @@ class PartitionedLog:
             raise EngineFault(FaultKind.LOG_GAP, reader, detail)
         return MergedLogs(tuple(NodeLog.unknown(position) for position in beginning.nodes.values()))
 
-    def _session(
-        self, node: Node, slot: str, application: str, kept: MergedLogs, opened: ExitStack
-    ) -> PostgresLogStream:
+
+@dataclass(frozen=True, slots=True)
+class _Sessions:
+    """Opens the nodes' sessions, also those of nodes that were away. `wake`: see NodeSession."""
+
+    reader: str
+    application: str
+    wake: Callable[[], None]
+
+    def open(self, node: Node, kept: MergedLogs, opened: ExitStack) -> NodeSession:
         log = kept.nodes[node.number]
-        stream = open_stream(
+        last = LastCommit(log.after, log.end, log.time_us)
+        begin = Resume(log.read, last, kept.kept[node.number] if kept.kept else log.read)
+        identity = node.source.identify()
+        session = NodeSession(self._stream(node, begin), begin, partial(self._again, node, identity), self.wake)
+        opened.callback(session.close)
+        return session
+
+    def _stream(self, node: Node, begin: Resume) -> PostgresLogStream:
+        slot = node.slot(self.reader)
+        return open_stream(
             node.connector,
             slot,
-            log.read,
-            application,
+            begin.read,
+            self.application,
             publications_of(slot),
-            last=LastCommit(log.after, log.end, log.time_us),
+            last=begin.last,
             two_phase=True,
-            kept=kept.kept[node.number] if kept.kept else log.read,
+            kept=begin.kept,
         )
-        opened.callback(stream.close)
-        return stream
+
+    def _again(self, node: Node, identity: SourceIdentity, begin: Resume, away_s: float) -> PostgresLogStream:
+        """The session of a node that was away. Raises EngineFault as open_stream; LOG_GAP also if it is another server, on another
+        timeline, or its log ends before what was read."""
+        why = _why_other(identity, node.source.identify())
+        end = position.current(node.connector) if why is None else begin.read
+        if end < begin.read:
+            why = f"its log ends at {end}, before {begin.read}, up to where it was read: it was set back"
+        if why is not None:
+            raise EngineFault(FaultKind.LOG_GAP, node.slot(self.reader), f"node {node.name}: {why}")
+        try:
+            return self._stream(node, begin)
+        except EngineFault as fault:
+            if fault.kind is FaultKind.SLOT_IN_USE and away_s > _IN_USE_S:
+                node.source.reader.end_other(node.slot(self.reader), self.application)
+            raise
+
+
+def _why_other(before: SourceIdentity, now: SourceIdentity) -> str | None:
+    """Why a node is not the one that was read."""
+    if now.system_id != before.system_id:
+        return "this is another server than the one that was read (system identifier differs)"
+    if now.timeline != before.timeline:
+        return f"it is on timeline {now.timeline}, and timeline {before.timeline} was read: failover or restore"
+    return None
 
 
 def _publishes(node: Node, reader: str, table: TableName) -> bool:

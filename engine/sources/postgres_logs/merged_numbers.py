@@ -23,9 +23,17 @@ NEVER = 1 << 63
 ROOM = 1 << 26
 """Least distance of a session's first mark from the number before it: transactions that may be released before it is reached. 67 million;
 and there are as many as the clock has gone on since, a million for each millisecond."""
-_BETWEEN = 1 << 22
+BETWEEN = 1 << 22
 """The same of other marks. Each one that is reached uses up so many numbers, and as long as there are fewer than 250 a second, the clock
 gives more."""
+LONG_ROOM = 1 << 32
+"""The same of marks that are given while a node cannot be read: at 10,000 transactions a second those of four days. There are few of them,
+as all requests of that time share one."""
+_LAG = 1 << 32
+"""How far numbers of transactions are before the clock, while there is no mark: with fewer than one mark in four seconds, each has as much
+room as LONG_ROOM."""
+SHORT = 1 << 20
+"""So few numbers before a mark are few: fewer than the transactions that fit in the memory of some nodes. Not measured."""
 _RESERVED = 1 << 32
 """Numbers that are reserved at once: those of four seconds."""
 
@@ -57,7 +65,7 @@ class MergedNumbers:
         self._marks: list[tuple[int, tuple[int, ...]]] = []
         """Those that are not reached, in ascending order, with their positions by node."""
 
-    def mark(self, positions: Sequence[int], room: int = _BETWEEN) -> int:
+    def mark(self, positions: Sequence[int], room: int = BETWEEN) -> int:
         """A number that is reached when everything up to these positions is in the merged log; 0 for a node that does not matter.
 
         `room`: least distance from the number before it.
@@ -81,7 +89,7 @@ class MergedNumbers:
         """
         with self._lock:
             if not self._marks:
-                self.last = max(self.last, self._clock() - 1)
+                self.last = max(self.last, self._clock() - _LAG - 1)
             first = self.last + 1
             if self._marks and self.last + count >= self._marks[0][0]:
                 detail = (
@@ -92,6 +100,11 @@ class MergedNumbers:
             self.last += count
             self._keep_reserved(self.last)
             return first
+
+    def are_short(self) -> bool:
+        """Whether fewer than SHORT numbers are left before a mark."""
+        with self._lock:
+            return bool(self._marks) and self._marks[0][0] - self.last <= SHORT
 
     def is_due(self, included: Sequence[int]) -> bool:
         """Whether everything up to the first mark's positions is in the merged log."""

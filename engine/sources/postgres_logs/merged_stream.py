@@ -16,19 +16,20 @@ import numpy as np
 from engine.model.control import ControlKind
 from engine.model.fault import FaultKind
 from engine.model.identity import TicketId
-from engine.model.merged_logs import LogsMessage, MergedLogs
+from engine.model.merged_logs import Away, LogsMessage, MergedLogs
 from engine.model.position import Lsn
 from engine.model.source import RecordChunk
 from engine.records.change_counts import ChangeCounter
 from engine.records.scan import find_controls
 from engine.sort.merge import LogMerge
 from engine.sort.merge_records import Closed, Global, InDoubt, LocalRun, Merged, Order, Passed
-from engine.sources.postgres_log.stream import CHUNK_BYTES, PostgresLogStream
+from engine.sources.postgres_log.stream import CHUNK_BYTES
 from engine.sources.postgres_logs.consistent_cut import ConsistentCut, CutState, NodeSnapshot
 from engine.sources.postgres_logs.merged_chunk import ChunkWriter, Numbered
 from engine.sources.postgres_logs.merged_numbers import NEVER, ROOM, MergedNumbers
 from engine.sources.postgres_logs.node_ends import NodeEnds
 from engine.sources.postgres_logs.node_log import Naming, NodeLog, is_part
+from engine.sources.postgres_logs.node_session import NodeSession
 from engine.sources.postgres_logs.relations import Numbers, Relations, Structure, Why
 from engine.sources.postgres_logs.requests import RequestedCuts, RequestedMarks
 
@@ -42,6 +43,8 @@ _TELL_S = 1.0
 is in the target with the data. Not measured."""
 _STATE_S = 0.2
 """Seconds between two notes of the stream's state for others."""
+_STUCK_S = 1.0
+"""Seconds without anything of a node that others wait for, after which that may take long. Not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class NodeStreams:
     """
 
     names: tuple[str, ...]
-    streams: tuple[PostgresLogStream, ...]
+    streams: tuple[NodeSession, ...]
     ends: NodeEnds
     asked: NodeEnds
     opened: ExitStack
@@ -81,12 +84,35 @@ class NodeStreams:
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """How far a stream is. `read`: by node's name; `late`: see MergedStream.waits_for; `held_since_us`: see LogMerge.held_since."""
+    """How far a stream is. `read`: by node's name; `late`: see MergedStream.waits_for; `held_since_us`: see LogMerge.held_since.
+
+    `away`: the nodes that cannot be read. `silent_since_us`: of the late ones, since when nothing was read of each, microseconds since 1970
+    UTC.
+    """
 
     read: Mapping[str, int]
     late: frozenset[str]
     held_since_us: int
     at_s: float
+    away: Mapping[str, Away] = field(default_factory=dict)
+    silent_since_us: Mapping[str, int] = field(default_factory=dict)
+
+    def next(
+        self, read: Mapping[str, int], late: frozenset[str], held_since_us: int, away: Mapping[str, Away]
+    ) -> StreamState:
+        """The state now, which follows this one."""
+        now_us = time.time_ns() // 1000
+        silent = {
+            name: self.silent_since_us.get(name, now_us) if read[name] == self.read.get(name) else now_us
+            for name in late
+        }
+        return StreamState(read, late, held_since_us, time.monotonic(), away, silent)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it may take long until a node is read further."""
+        since = min(self.silent_since_us.values(), default=None)
+        return bool(self.away) or (since is not None and time.time_ns() // 1000 - since > _STUCK_S * 1e6)
 
 
 @dataclass(slots=True)
@@ -128,7 +154,7 @@ class MergedStream:
         self._writing: Iterator[None] | None = None
         """Of what the merge has released and is not written yet."""
         self._numbers = numbers
-        self._requested = RequestedMarks(numbers, nodes.asked, count)
+        self._requested = RequestedMarks(numbers, nodes.asked, count, lambda: self.state.is_stuck)
         self.cuts = RequestedCuts(nodes.asked)
         """Cuts that other threads request."""
         self._wake = wake
@@ -232,6 +258,7 @@ class MergedStream:
 
     def _receive(self) -> None:
         """Read what has arrived of each node, unless its stream pauses."""
+        self._resume()
         read = self._read_now()
         for node, (stream, log) in enumerate(zip(self._nodes.streams, self._logs, strict=True)):
             if node in read and log.held_bytes >= self._keeping.memory_bytes:
@@ -242,6 +269,24 @@ class MergedStream:
                     break
                 log.feed(chunk)
                 self._merge.heard(node, chunk.wal_end.value, stream.clock_us if chunk.count == 0 else 0)
+
+    def _resume(self) -> None:
+        """Continue with nodes that are there again."""
+        for node, (stream, log) in enumerate(zip(self._nodes.streams, self._logs, strict=True)):
+            if stream.resume():
+                log.begin_again(self._merge.reads()[node])
+                self._nodes.ends.hurry()
+                self._nodes.asked.hurry()
+
+    def _away(self) -> dict[str, Away]:
+        pairs = zip(self._nodes.names, self._nodes.streams, strict=True)
+        return {name: stream.away for name, stream in pairs if stream.away is not None}
+
+    def _releases(self) -> bool:
+        """Whether anything may be released. While a node is away, some numbers are left before the first mark, which only it can reach."""
+        if self._cut is not None and self._cut.step() is CutState.FROZEN:
+            return False
+        return not (self._numbers.are_short() and self._away())
 
     def _read_now(self) -> Collection[int]:
         """The nodes that are read: those whose transactions fit in memory, and those without which nothing more could be released."""
@@ -255,8 +300,10 @@ class MergedStream:
     def _advance(self) -> None:
         """Release what can be released, and write it."""
         self._take_ends()
+        if self._cut is not None and self._away():
+            self._cut.give_up()
         self.cuts.step(self)
-        if self._writing is None and (self._cut is None or self._cut.step() is not CutState.FROZEN):
+        if self._writing is None and self._releases():
             self._writing = self._write_all(self._merge.release())
         for _ in self._writing or ():
             return  # A chunk is made, and more follow.
@@ -267,7 +314,8 @@ class MergedStream:
         now = time.monotonic()
         if now >= self.state.at_s + _STATE_S:
             read = dict(zip(self._nodes.names, self._merge.reads(), strict=True))
-            self.state = StreamState(read, self.waits_for, self._merge.held_since(), now)
+            away = self._away()
+            self.state = self.state.next(read, self.waits_for.union(away), self._merge.held_since(), away)
         included = self._merge.released_to()
         # A wait may be for a position of a node.
         if self._numbers.is_due(included) or time.monotonic() >= self._told.at_s + _TELL_S:
@@ -321,10 +369,10 @@ class MergedStream:
                 self._asked_s = now
                 stream.ask_position()
 
-    def _late(self) -> list[PostgresLogStream]:
-        """The streams that were not read up to an end of their log that was taken."""
+    def _late(self) -> list[NodeSession]:
+        """The live sessions that were not read up to an end of their log that was taken."""
         ends = zip(self._nodes.streams, self._marked, strict=True)
-        return [stream for stream, end in ends if stream.read_to.value < end]
+        return [stream for stream, end in ends if stream.away is None and stream.read_to.value < end]
 
     def _write_all(self, released: Sequence[Merged]) -> Iterator[None]:
         """Write what was released. Yields after each chunk that is made before its end."""
@@ -459,11 +507,11 @@ class MergedStream:
         watched = [self._nodes.ends.answered, self._nodes.asked.answered, *([] if self._wake is None else [self._wake])]
         for node in self._read_now():
             stream = self._nodes.streams[node]
-            pause = stream.pause_s
+            pause, descriptor = stream.pause_s, stream.fileno()
             if pause:
                 until = min(until, now + pause)
-            else:
-                watched.append(stream.fileno())
+            elif descriptor is not None:
+                watched.append(descriptor)
         ready, _, _ = select.select(watched, [], [], max(0.0, until - now))
         return self._wake not in ready and time.monotonic() < deadline
 

@@ -21,6 +21,7 @@ from engine.sort.merge import LogMerge
 from engine.sort.merge_records import Entry, EntryKind
 from engine.sources.postgres_logs.own_rows import OwnRows
 from engine.sources.postgres_logs.relations import Relations, View
+from engine.sources.postgres_logs.repeated import Repeated
 from engine.sources.postgres_logs.spool import Kept, Spool
 
 _KINDS: Mapping[int, EntryKind] = {
@@ -190,6 +191,8 @@ class NodeLog:
         self._noted = 0
         self._xid = 0
         """Of the open transaction."""
+        self._repeated: Repeated | None = None
+        """While a session sends again what an earlier one has sent."""
         self.held_bytes = 0
         """Bytes of memory of rows that are kept."""
 
@@ -212,8 +215,28 @@ class NodeLog:
         """Remove what is on disk. Idempotent."""
         self._spool.close()
 
+    def begin_again(self, read: int) -> None:
+        """What is fed next begins again with what the node's slot retains. Everything up to `read` was fed; a transaction of which a part
+        was fed comes as a whole."""
+        if self._open is not None:
+            self.held_bytes -= self._open.memory_bytes
+            self._open.drop()
+        self._open, self._named, self._view = None, None, View(self._node, {})
+        self._repeated = Repeated(read, self._is_prepared, self._announce)
+
+    def _is_prepared(self, gid: str) -> bool:
+        return self._merge.is_prepared(self._node, self._naming.of_gid(gid)[0])
+
+    def _announce(self, record: bytes) -> None:
+        if self._own is not None:
+            self._own.announced(record)
+        self._view = self._relations.announced(self._node, record, self._view)
+
     def feed(self, chunk: RecordChunk) -> None:
         """Pass the next records of the node's stream to the merge."""
+        if self._repeated is not None:
+            chunk = self._repeated.cut(chunk)
+            self._repeated = None if self._repeated.done else self._repeated
         controls = chunk.controls
         ends = _ends_of_runs(controls["kind"])
         first, at = 0, 0
@@ -319,9 +342,7 @@ class NodeLog:
             return ordinal + 1  # A message outside transactions.
         if kind == ControlKind.RELATION:
             self._look(chunk, ordinal)
-            if self._own is not None:
-                self._own.announced(chunk.relations[ordinal])
-            self._view = self._relations.announced(self._node, chunk.relations[ordinal], self._view)
+            self._announce(chunk.relations[ordinal])
             self._open.views.append((self._open.count + ordinal - first, self._view))
         elif kind == ControlKind.MESSAGE:
             self._named = self._naming.of_message(_record(chunk, ordinal)) or self._named

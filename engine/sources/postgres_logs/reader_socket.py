@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Protocol
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TicketId
+from engine.model.merged_logs import Away
 from engine.model.position import Lsn
 from engine.sources.postgres_logs.consistent_cut import NodeSnapshot
 from engine.sources.postgres_logs.merged_stream import StreamState
@@ -88,7 +89,16 @@ class ReaderSocket:
             self._cut(desk, lines)
         elif "state" in request:
             state = desk.state
-            lines.write({"read": state.read, "late": sorted(state.late), "held_since_us": state.held_since_us})
+            away = {name: [one.since_us, one.code, one.reason] for name, one in state.away.items()}
+            lines.write(
+                {
+                    "read": state.read,
+                    "late": sorted(state.late),
+                    "held_since_us": state.held_since_us,
+                    "away": away,
+                    "silent_since_us": state.silent_since_us,
+                }
+            )
 
     def _cut(self, desk: Desk, lines: _Lines) -> None:
         made = desk.cuts.request()
@@ -205,7 +215,10 @@ def request_state(folder: Path) -> StreamState | None:
             return None
         lines.write({"state": True})
         found = _answered(lines)
-        return StreamState(found["read"], frozenset(found["late"]), int(found["held_since_us"]), 0.0)
+        away = {name: Away(*one) for name, one in found["away"].items()}
+        return StreamState(
+            found["read"], frozenset(found["late"]), int(found["held_since_us"]), 0.0, away, found["silent_since_us"]
+        )
 
 
 def request_cut(

@@ -5,25 +5,28 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from engine.model.identity import TicketId
 from engine.model.position import Lsn
 from engine.model.ticket import TicketMarker
 from engine.sources.postgres_logs.consistent_cut import CutState, NodeSnapshot
-from engine.sources.postgres_logs.merged_numbers import NEVER, MergedNumbers
+from engine.sources.postgres_logs.merged_numbers import BETWEEN, LONG_ROOM, NEVER, MergedNumbers
 from engine.sources.postgres_logs.node_ends import NodeEnds
 
 
 class RequestedMarks:
     """Marks for "now". A request gets its number at once; then the ends of all nodes are taken, which are its positions."""
 
-    def __init__(self, numbers: MergedNumbers, ends: NodeEnds, count: int) -> None:
-        """`count`: number of nodes."""
+    def __init__(
+        self, numbers: MergedNumbers, ends: NodeEnds, count: int, is_stuck: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`count`: number of nodes. `is_stuck`: whether it may take long until a mark is reached."""
         self._numbers = numbers
         self._ends = ends
         self._nowhere = [NEVER] * count
+        self._is_stuck = is_stuck
         self._lock = threading.Lock()
         self._waiting = 0
         """The mark whose ends are taken next; 0 = none. Requests until then share it."""
@@ -42,7 +45,7 @@ class RequestedMarks:
         with self._lock:
             self._flushed |= flushed
             if not self._waiting:
-                self._waiting = self._numbers.mark(self._nowhere)
+                self._waiting = self._numbers.mark(self._nowhere, LONG_ROOM if self._is_stuck() else BETWEEN)
             number = self._waiting
             if ticket is not None:
                 self._markers.append(TicketMarker(ticket, Lsn(number), time.time_ns() // 1000))

@@ -28,11 +28,13 @@ from engine.sort.batcher import Batcher
 from engine.sort.merge_records import Order
 from engine.sort.sorter import TransactionSorter
 from engine.sources.postgres_log import position
+from engine.sources.postgres_log.stream import PostgresLogStream
 from engine.sources.postgres_logs.consistent_cut import CutState, NodeSnapshot
 from engine.sources.postgres_logs.merged_numbers import MergedNumbers
 from engine.sources.postgres_logs.merged_stream import Keeping, MergedStream, MergeRules, NodeStreams
 from engine.sources.postgres_logs.node_ends import NodeEnds
 from engine.sources.postgres_logs.node_log import Naming
+from engine.sources.postgres_logs.node_session import NodeSession, Resume
 from engine.sources.postgres_logs.relations import Structure, Why, reason_of
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.waiting import wait_until
@@ -169,6 +171,12 @@ def nodes_on(databases: Sequence[Database], seed: int) -> Iterator[Nodes]:
             node.connector.close()
 
 
+def _again(node: Node, begin: Resume, away_s: float) -> PostgresLogStream:
+    """A session that continues there."""
+    del away_s
+    return node.session_of(begin.read, begin.last, begin.kept)
+
+
 def _end_of(node: Node, flushed: bool) -> Lsn:
     return position.now(node.connector) if flushed else position.current(node.connector)
 
@@ -223,22 +231,24 @@ class Copy:
         end, last, values = self.kept[-1]
         self.last, self.values = last, dict(values)
         assert last.logs is not None
-        streams = []
-        kept = last.logs.kept or [log.read for log in last.logs.nodes]
-        with contextlib.ExitStack() as opened:
-            for node, log, most in zip(self.nodes.nodes, last.logs.nodes, kept, strict=True):
-                stream = node.session_of(log.read, LastCommit(log.after, log.end, log.time_us), most)
-                opened.callback(stream.close)
-                streams.append(stream)
-            closed = opened.pop_all()
         ends = [partial(_end_of, node) for node in self.nodes.nodes]
         rounds = NodeEnds(ends), NodeEnds(ends)
-        for each in rounds:
-            closed.callback(each.close)
-        names = tuple(f"n{number}" for number in range(len(streams)))
+        sessions = []
+        kept = last.logs.kept or [log.read for log in last.logs.nodes]
+        with contextlib.ExitStack() as opened:
+            for each in rounds:
+                opened.callback(each.close)
+            for node, log, most in zip(self.nodes.nodes, last.logs.nodes, kept, strict=True):
+                begin = Resume(log.read, LastCommit(log.after, log.end, log.time_us), most)
+                again = partial(_again, node)
+                session = NodeSession(again(begin, 0.0), begin, again, rounds[0].notify)
+                opened.callback(session.close)
+                sessions.append(session)
+            closed = opened.pop_all()
+        names = tuple(f"n{number}" for number in range(len(sessions)))
         rules = MergeRules(self.order, Naming(re.compile("^(?P<gtid>.+)@"), OWN, names), self._keeping())
         self.stream = MergedStream(
-            NodeStreams(names, tuple(streams), *rounds, closed),
+            NodeStreams(names, tuple(sessions), *rounds, closed),
             rules,
             SameNumbers(self.shared),
             MergedNumbers(end.value),

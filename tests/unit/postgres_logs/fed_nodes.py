@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from engine.model.identity import TableName
 from engine.model.last_commit import LastCommit
@@ -25,6 +25,7 @@ from engine.sort.sorter import TransactionSorter
 from engine.sources.postgres_logs.merged_numbers import MergedNumbers
 from engine.sources.postgres_logs.merged_stream import Keeping, MergedStream, MergeRules, NodeStreams
 from engine.sources.postgres_logs.node_log import Naming
+from engine.sources.postgres_logs.node_session import NodeSession
 from engine.sources.postgres_logs.relations import reason_of
 from tests.pg.postgres_logs.nodes import OWN, SameNumbers
 from tests.unit.net import pgoutput_encoder as pgoutput
@@ -268,7 +269,7 @@ def merged(
     after, last = begin or (Lsn(0), kept_before(len(streams)))
     assert last.logs is not None
     names = tuple(f"n{number}" for number in range(len(streams)))
-    given: Any = tuple(streams)
+    given = tuple(NodeSession(cast("Any", stream)) for stream in streams)
     rounds: Any = KnownEnds(ends), KnownEnds(ends)
     opened = ExitStack()
     for each in (*given, *rounds):

@@ -15,10 +15,11 @@ from engine.model.merged_logs import MergedLogs, NodeLog
 from engine.model.position import Lsn
 from engine.sort.merge_records import Order
 from engine.sources.postgres_logs import merged_stream
-from engine.sources.postgres_logs.merged_numbers import NEVER, MergedNumbers
+from engine.sources.postgres_logs.merged_numbers import BETWEEN, LONG_ROOM, NEVER, SHORT, MergedNumbers
 from engine.sources.postgres_logs.merged_stream import MergedStream, MergeRules, NodeStreams
 from engine.sources.postgres_logs.node_ends import NodeEnds
 from engine.sources.postgres_logs.node_log import Naming
+from engine.sources.postgres_logs.node_session import NodeSession
 from tests.pg.postgres_logs.nodes import SameNumbers
 
 
@@ -56,7 +57,8 @@ def session_after(position: Lsn, ends: int) -> Iterator[MergedStream]:
     rounds = [NodeEnds([lambda _: Lsn(ends)] * 2) for _ in range(2)]
     for each in (*streams, *rounds):
         opened.callback(each.close)
-    nodes = NodeStreams(("n1", "n2"), streams, *rounds, opened)
+    sessions = tuple(NodeSession(stream) for stream in streams)
+    nodes = NodeStreams(("n1", "n2"), sessions, rounds[0], rounds[1], opened)
     rules = MergeRules(Order.STRICT, Naming(re.compile("(?P<gtid>.*)"), None, nodes.names))
     with closing(MergedStream(nodes, rules, SameNumbers(), MergedNumbers(position.value), kept)) as stream:
         yield stream
@@ -85,9 +87,11 @@ def test_logs_without_anything_new_reach_every_earlier_mark() -> None:
 
 
 def test_numbers_stay_below_a_mark_until_it_is_reached() -> None:
-    numbers = MergedNumbers(0, clock=lambda: 7 << 20)
+    clock = LONG_ROOM + (7 << 20)
+    numbers = MergedNumbers(0, clock=lambda: clock)
     assert numbers.take(3) == 7 << 20
     mark = numbers.mark([10, 20])
+    assert mark == clock
     assert [numbers.take(1) for _ in range(2)] == [(7 << 20) + 3, (7 << 20) + 4]
     assert not numbers.reach([10, 19])
     assert numbers.reach([10, 20])
@@ -112,3 +116,22 @@ def test_transactions_that_have_no_number_before_a_mark_are_a_fault() -> None:
     with pytest.raises(EngineFault) as caught:
         numbers.take((7 << 20) + 1)
     assert caught.value.kind is FaultKind.NODE_SILENT
+
+
+def test_marks_that_are_given_while_a_node_is_away_have_numbers_for_days() -> None:
+    numbers = MergedNumbers(0, clock=lambda: 0)
+    mark = numbers.mark([NEVER], LONG_ROOM)
+    numbers.take(4 * 24 * 3600 * 10_000)
+    assert numbers.last < mark
+    assert not numbers.are_short()
+
+
+def test_numbers_are_short_before_they_are_used_up() -> None:
+    numbers = MergedNumbers(0, clock=lambda: 0)
+    assert not numbers.are_short()
+    numbers.mark([NEVER])
+    numbers.take(BETWEEN - SHORT - 1)
+    assert not numbers.are_short()
+    numbers.take(1)
+    assert numbers.are_short()
+    numbers.take(SHORT - 1)
