@@ -14,6 +14,11 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field, PrivateAttr, model_validator
 
+LATE_NODE_REMEDY = (
+    "Look at the node: whether it runs, its load, its open and prepared transactions, and its network to the engine."
+)
+"""What to do about a node that others wait for."""
+
 
 class RemedyAction(BaseModel):
     """An operation that a remedy names."""

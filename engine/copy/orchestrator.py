@@ -331,7 +331,8 @@ class CopyOrchestrator:
                 if not self._ended():
                     self._copy_under(snapshot, adopted)
         except EngineFault as fault:
-            if fault.kind not in _WAITED_FOR and not (fault.kind in _NO_ROOM and self._others_live()):
+            no_room = fault.kind in _NO_ROOM and self._others_live()
+            if fault.kind not in _WAITED_FOR and not no_room and not self._is_node_away(fault):
                 raise
             self._parts.reporter.event("warning", fault.kind.value, fault.subject, fault.detail)
             self._stopped.wait(RETRY_S)
@@ -341,6 +342,10 @@ class CopyOrchestrator:
             now = self._parts.book.get(entry.table)
             if now is not None and _copy_continues(now) and now.copy is not None and now.copy.chunk is None:
                 self._parts.book.apply(entry.table, KeptReleased())
+
+    def _is_node_away(self, fault: EngineFault) -> bool:
+        """Whether a copy waits for one of several nodes. Replication continues without it; a log reader without a node ends the run."""
+        return fault.kind is FaultKind.SOURCE_UNREACHABLE and bool(self._parts.source.terms.logs)
 
     def _load(self, table: TableId) -> None:
         """Read some partitions of a live table."""

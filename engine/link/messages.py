@@ -351,6 +351,14 @@ COMMANDS: TypeAdapter[Command] = TypeAdapter(Command)
 # Reports: engine to server
 
 
+class AwayPart(Message):
+    """Why a node cannot be read; fields as `engine.model.merged_logs.Away`."""
+
+    since: datetime
+    code: str
+    reason: str
+
+
 class Progress(SubscriptionReport):
     """Position of a subscription. `applied`: durable on the target, for every live table. A table's change of state is reported before the
     progress of the batch that caused it, in the same bundle or an earlier one.
@@ -369,6 +377,8 @@ class Progress(SubscriptionReport):
     read_of_logs: PositionOfLogs = Field(default_factory=dict, exclude_if=_is_empty)
     late_logs: tuple[str, ...] = Field(default=(), exclude_if=_is_empty)
     """Those for which changes of other logs wait."""
+    away_logs: Mapping[str, AwayPart] = Field(default_factory=dict, exclude_if=_is_empty)
+    """Those that cannot be read."""
     lag_bytes: int | None = None
     lag_seconds: float | None = None
     retained_bytes: int | None = None

@@ -72,7 +72,8 @@ class Away:
 class LogStatus:
     """One of several logs that are merged. `end`: of the log now; `read`: up to where it is read, None if that is not known.
 
-    `late`: changes of other logs wait for it. `away`: it cannot be read, and `end` is the last one that is known.
+    `late`: changes of other logs wait for it. `away`: it cannot be read, and `end` is the last one that is known. `silent_since_us`: if
+    it is late, since when nothing of it was read, microseconds since 1970 UTC; else 0.
     """
 
     name: str
@@ -80,6 +81,7 @@ class LogStatus:
     read: Lsn | None = None
     late: bool = False
     away: Away | None = None
+    silent_since_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,11 +83,16 @@ class DiscoveredTable:
 
 @dataclass(frozen=True, slots=True)
 class SourceIdentity:
-    """Identity of the database. If system identifier or timeline change, positions are not comparable any more."""
+    """Identity of the database. If system identifier or timeline change, positions are not comparable any more.
+
+    `timelines`: of several logs, by name, of which `timeline` is a hash; `read_timelines`: those of the last session, if they are known.
+    """
 
     system_id: str
     timeline: int
     server_version: int
+    timelines: Mapping[str, int] = field(default_factory=dict)
+    read_timelines: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class RunActivity:
             held_ms = self._clock.monotonic_ms() - held_since_ms
             budget = size(self._parts.spec.queue_budget_bytes)
             spans.append(LagSpan(LagCause.QUEUE_AT_BUDGET, held_ms, evidence={"budget": budget}))
-        else:
+        elif all(log.away is None for log in reading.reader.logs):
             spans += self._not_read(reading.reader.sender)
         if lag_ms:
             spans += [LagSpan(LagCause.GATHERING, lag_ms), *self._times.recent(lag_ms)]

@@ -316,7 +316,7 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.NODE_SILENT: Policy(
         Action.RETRY,
-        "Check that the node runs and can be reached: nothing is applied before its log is known. Replication resumes by itself.",
+        "Check that the node runs and can be reached: what needs its log waits. Replication resumes by itself.",
     ),
     FaultKind.GLOBAL_IN_DOUBT: Policy(
         Action.PARK_TABLE,

@@ -20,6 +20,7 @@ from engine.safety.escalation import (
     budget_of,
     escalate,
 )
+from engine.safety.node_watch import NodeWatch
 from engine.tables.reporter import Reporter
 
 
@@ -57,6 +58,7 @@ class RetentionGuard:
         self._lock = threading.Lock()
         self._standing = EscalationState()
         self._growth = Growth()
+        self._nodes = NodeWatch(reporter, clock)
 
     def configure(self, spec: SubscriptionSpec) -> None:
         """Take over budget and shares from the subscription."""
@@ -76,6 +78,7 @@ class RetentionGuard:
     def judge(self, reading: GuardReading, under_way: RetentionProgress = _STANDING_STILL) -> RetentionActions:
         """Evaluate one check and send its events. The caller carries out the returned actions."""
         status = reading.reader
+        self._nodes.look(status.logs)
         with self._lock:
             look = Look(
                 at_s=self._clock.monotonic_ms() / 1000,

@@ -284,8 +284,9 @@ class SourceMonitor:
         yield from self._settles(reading, at, began_us)
 
     def _settles(self, reading: GuardReading, at: CatalogAt, began_us: int) -> Iterator[Settled]:
+        unseen = any(log.away is not None for log in reading.reader.logs)
         doubted = (reading.partition_faults.keys() - self._to_be_copied) | {one.name for one in self._undecided}
-        if not (self._more or doubted or reading.renamed or self._leaves_open(reading)):
+        if not (self._more or unseen or doubted or reading.renamed or self._leaves_open(reading)):
             yield Settled(at, self._compared, began_us)
 
     def _leaves_open(self, reading: GuardReading) -> bool:

@@ -13,6 +13,7 @@ from typing import Literal
 from engine.link.cycles import LastCyclePart
 from engine.link.message import Problem
 from engine.link.messages import (
+    AwayPart,
     BatchReport,
     ColumnPart,
     CopyProgress,
@@ -38,6 +39,7 @@ from engine.model.cycles import LastCycle
 from engine.model.fault import FaultKind
 from engine.model.identity import TableId, TableName, TicketId
 from engine.model.ledger import BatchLedger
+from engine.model.merged_logs import Away
 from engine.model.partitions import LoadReason
 from engine.model.position import Lsn
 from engine.model.positions import ONLY_LOG, PositionForm
@@ -265,6 +267,7 @@ class Reporter:
                 source_of_logs={log.name: log.end for log in logs},
                 read_of_logs={log.name: log.read for log in logs if log.read is not None},
                 late_logs=tuple(log.name for log in logs if log.late),
+                away_logs={log.name: _away(log.away) for log in logs if log.away is not None},
                 applied_of_logs={ONLY_LOG: applied, **of_logs} if of_logs else {},
                 lag_bytes=lag_bytes if source and lag_seconds is not None else None,
                 lag_seconds=lag_seconds,
@@ -448,6 +451,10 @@ def apply_calls(changes: Sequence[TableChanges]) -> dict[str, dict[str, dict[str
 
 def _known(wall_us: int | None) -> datetime | None:
     return None if wall_us is None else wall_time(wall_us)
+
+
+def _away(away: Away) -> AwayPart:
+    return AwayPart(since=wall_time(away.since_us), code=away.code, reason=away.reason)
 
 
 def _last_cycle(cycle: LastCycle | None) -> LastCyclePart | None:

@@ -69,6 +69,7 @@ class Assessment:
             lag_seconds=self._lag_seconds() if states[TableStateKind.LIVE] else None,
             goal_seconds=freshness_policy(row).goal_seconds,
             reported_s=self._silent_for_s(),
+            nodes_away=row.nodes_away,
             retained_bytes=row.retained_bytes,
             budget_bytes=budget_bytes,
             warn_share=warn_share,

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableStateKind
-from server.remedies import Remedied
+from server.remedies import LATE_NODE_REMEDY, Remedied
 from server.wording import format_count, format_seconds, format_share, format_size
 
 SILENT_AFTER_S = 30.0
@@ -39,6 +39,7 @@ class HealthWord(StrEnum):
     SILENT = "silent"
     PARKED_TABLES = "parked_tables"
     DIFFERENT = "different"
+    NODE_AWAY = "node_away"
     LATE = "late"
     AT_RISK = "at_risk"
     NO_ENGINE = "no_engine"
@@ -119,6 +120,8 @@ class HealthInputs:
     goal_seconds: float = 60.0
     reported_s: float | None = None
     """Seconds since the engine's last report, or since the state began if there was none."""
+    nodes_away: str | None = None
+    """Nodes of the source that cannot be read, each with the reason."""
     retained_bytes: int | None = None
     budget_bytes: int | None = None
     warn_share: float = 0.5
@@ -207,7 +210,8 @@ def _applying(inputs: HealthInputs) -> _Finding:
     begins = inputs.state in _RESTING and inputs.desired is DesiredState.RUNNING
     if not inputs.engine and (inputs.deleting or begins or inputs.state in _UNDER_WAY):
         return stopped or _no_engine(inputs)
-    return _retried(inputs) or _silence(inputs) or stopped or _differing(inputs) or _course(inputs)
+    found = _retried(inputs) or _silence(inputs) or _node_away(inputs) or stopped
+    return found or _differing(inputs) or _course(inputs)
 
 
 def _no_engine(inputs: HealthInputs) -> _Finding:
@@ -231,6 +235,13 @@ def _silence(inputs: HealthInputs) -> _Finding | None:
         return None
     reason = f"The engine is connected and has not reported for {format_seconds(inputs.reported_s)}."
     return _Finding(HealthStatus.ATTENTION, HealthWord.SILENT, reason, "Look at the engine's log and its load.")
+
+
+def _node_away(inputs: HealthInputs) -> _Finding | None:
+    if inputs.nodes_away is None or inputs.state is not SubscriptionState.RUNNING or inputs.deleting:
+        return None
+    reason = f"Of the source's nodes these cannot be read: {inputs.nodes_away}. What needs their logs waits."
+    return _Finding(HealthStatus.ATTENTION, HealthWord.NODE_AWAY, reason, LATE_NODE_REMEDY)
 
 
 def _parked(inputs: HealthInputs) -> _Finding | None:

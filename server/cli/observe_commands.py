@@ -134,6 +134,13 @@ def engines(api: Api) -> Answer:
     return Answer({"engines": found}, lambda: print_table(columns, rows))
 
 
+def _node_note(item: Document) -> str | None:
+    if item["away"] is not None:
+        away = item["away"]
+        return f"[red]cannot be read since {escape(away['since'])}: {escape(away['reason'])}[/]"
+    return "[red]others wait for it[/]" if item["late"] else None
+
+
 @server_command
 def nodes(api: Api, subscription: Subscription = None) -> Answer:
     """Nodes of a source that consists of several databases: how far each is read and applied, and which ones delay the others."""
@@ -146,7 +153,7 @@ def nodes(api: Api, subscription: Subscription = None) -> Answer:
             item["read"],
             item["source_end"],
             None if item["lag_bytes"] is None else format_size(item["lag_bytes"]),
-            "[red]others wait for it[/]" if item["late"] else None,
+            _node_note(item),
             item["at"],
         ]
         for item in page["items"]

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.link.messages import Progress
+from engine.link.messages import AwayPart, Progress
 from engine.model.fault import FaultKind
 from engine.model.position import Lsn
 from engine.model.positions import ONLY_LOG, Mark, PositionForm
 from engine.model.subscription_state import SubscriptionState
 from server.freshness.subscription_status import SubscriptionStatus
-
-LATE_NODE_REMEDY = (
-    "Look at the node: whether it runs, its load, its open and prepared transactions, and its network to the engine."
-)
-"""What to do about a node that others wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +18,7 @@ class NodeProgress:
     """One node's log. A position is None if it is not known.
 
     `applied`: every transaction of the node before it is on the target; `read`: up to where its log is read; `end`: of its log, at the last
-    check; `late`: changes of other nodes wait for it, or all do, as it cannot be reached.
+    check; `late`: changes of other nodes wait for it, or it cannot be read. `away`: why it cannot be read, while the others are.
     """
 
     name: str
@@ -31,6 +26,7 @@ class NodeProgress:
     read: Lsn | None = None
     end: Lsn | None = None
     late: bool = False
+    away: AwayPart | None = None
 
     @property
     def lag_bytes(self) -> int | None:
@@ -45,9 +41,10 @@ def node_progress(status: SubscriptionStatus, names: Sequence[str] | None = None
     known = status.progress
     if known is None:
         return [NodeProgress(name, late=_is_lost(status, name)) for name in names or ()]
-    late = known.late_logs if status.state is SubscriptionState.RUNNING else ()
+    runs = status.state is SubscriptionState.RUNNING
+    late, away = (known.late_logs, known.away_logs) if runs else ((), {})
     listed = sorted(log for log in known.applied_of_logs if log != ONLY_LOG) if names is None else names
-    return [_node(known, name, late=name in late or _is_lost(status, name)) for name in listed]
+    return [_node(known, name, late=name in late or _is_lost(status, name), away=away.get(name)) for name in listed]
 
 
 def _is_lost(status: SubscriptionStatus, name: str) -> bool:
@@ -57,11 +54,11 @@ def _is_lost(status: SubscriptionStatus, name: str) -> bool:
     return (status.reason or "").partition(": ")[0].endswith(f"/{name}")
 
 
-def _node(known: Progress, name: str, *, late: bool) -> NodeProgress:
+def _node(known: Progress, name: str, *, late: bool, away: AwayPart | None) -> NodeProgress:
     """`applied` is newer than the check of the source that the others come from."""
     applied = known.applied_of_logs.get(name)
     read, end = known.read_of_logs.get(name), known.source_of_logs.get(name)
-    return NodeProgress(name, applied, _at_least(read, applied), _at_least(end, applied), late)
+    return NodeProgress(name, applied, _at_least(read, applied), _at_least(end, applied), late, away)
 
 
 def _at_least(position: Lsn | None, other: Lsn | None) -> Lsn | None:
@@ -73,7 +70,8 @@ def late_nodes_phrase(status: SubscriptionStatus) -> str | None:
     nodes = node_progress(status)
     late = [node.name for node in nodes if node.late]
     if late:
-        return f"changes wait for the log of node {', '.join(late)}"
+        away = "; ".join(f"{node.name} cannot be read: {node.away.reason}" for node in nodes if node.away is not None)
+        return f"changes wait for the log of node {', '.join(late)}" + (f" ({away})" if away else "")
     unread = [node for node in nodes if node.read is not None and node.end is not None and node.read < node.end]
     if not unread or len(unread) == len(nodes):
         return None

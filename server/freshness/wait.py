@@ -13,12 +13,13 @@ from engine.model.positions import ONLY_LOG, Mark, Marks, Reached, first_uncover
 from engine.model.table_state import TableStateKind
 from server.errors import FieldError, InvalidRequest, Problem, ReportedProblem
 from server.freshness.errors import FreshnessRefusedEarly, FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
-from server.freshness.node_progress import LATE_NODE_REMEDY, late_nodes_phrase
+from server.freshness.node_progress import late_nodes_phrase
 from server.freshness.schemas import LeftOutTable, Receipt, ReceiptException, ReceiptTable, Staleness, WaitRequest
 from server.freshness.subscription_status import SubscriptionStatus, TableView
 from server.freshness.tracker import FreshnessTracker
 from server.freshness.wait_registry import Unreachable, Verdict, Wait, WaitRegistry, WaitStatus, why_left_out
 from server.gateway.hub import AnswerError, EngineAwayError, EngineSilentError
+from server.remedies import LATE_NODE_REMEDY
 from server.wording import format_seconds
 
 _STARTING_PAUSE_S = 0.2

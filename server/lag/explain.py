@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from engine.link.lag import LagBody, LagSpanPart
 from engine.model.lag import LagCause
-from server.freshness.node_progress import LATE_NODE_REMEDY
 from server.lag.schemas import LagCauseView, LagExplanation
+from server.remedies import LATE_NODE_REMEDY
 
 _TIERS: Mapping[LagCause, int] = {LagCause.GATHERING: 2, LagCause.COMPUTING: 1, LagCause.SLOW_COMMIT: 1}
 """Causes of the highest tiers only count while no other one is present: stages always work on something while changes wait."""

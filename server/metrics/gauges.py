@@ -104,6 +104,7 @@ _OF_NODES: tuple[tuple[str, str, Callable[[NodeProgress], float | None]], ...] =
         lambda node: node.lag_bytes,
     ),
     ("penstock_node_late", "1 while other nodes wait for this one.", lambda node: int(node.late)),
+    ("penstock_node_away", "1 while a node cannot be read.", lambda node: int(node.away is not None)),
 )
 
 

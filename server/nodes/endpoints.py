@@ -16,7 +16,7 @@ from server.freshness.node_progress import node_progress, vector
 from server.freshness.tracker import FreshnessTracker
 from server.lookup.subscriptions import require_subscription
 from server.naming import NamePath
-from server.nodes.schemas import NodePage, NodeView
+from server.nodes.schemas import NodeAway, NodePage, NodeView
 from server.paging import PageTokenInvalid, Paging
 from server.security.principal import Role
 from server.security.require import needs
@@ -44,6 +44,7 @@ async def list_nodes(request: Request, name: NamePath, paging: Paging) -> NodePa
             source_end=_text(each.end),
             lag_bytes=each.lag_bytes,
             late=each.late,
+            away=None if each.away is None else NodeAway(**each.away.model_dump()),
             at=None if each.applied is None else at,
         )
         for each in logs[begin : begin + paging.limit]

@@ -16,8 +16,17 @@ _EXAMPLE: dict[str, Any] = {
     "source_end": "0/16B3780",
     "lag_bytes": 56,
     "late": False,
+    "away": None,
     "at": "2026-05-04T10:00:00.120Z",
 }
+
+
+class NodeAway(BaseModel):
+    """Why a node cannot be read."""
+
+    since: datetime = Field(description="Since when its log cannot be read.")
+    code: str = Field(description="Fault code of the last attempt.")
+    reason: str = Field(description="What the last attempt said.")
 
 
 class NodeView(BaseModel):
@@ -31,7 +40,10 @@ class NodeView(BaseModel):
     source_end: str | None = Field(description="The end of its log, which is looked up every few seconds.")
     lag_bytes: int | None = Field(description="Its log from `applied` to `source_end`.")
     late: bool = Field(
-        description="Others wait for it: transactions in its log may come before theirs, or it cannot be reached and nothing is applied."
+        description="Others wait for it: transactions in its log may come before theirs, or it cannot be reached."
+    )
+    away: NodeAway | None = Field(
+        default=None, description="Why it cannot be read, while the others are; null: it is read, or nothing is."
     )
     at: datetime | None = Field(description="When the engine reported it.")
 

@@ -56,6 +56,8 @@ def set_progress(session: WriteSession, row: SubscriptionRow, report: Progress) 
     row.captured_position = report.captured or row.captured_position
     row.lag_bytes, row.lag_seconds = report.lag_bytes, report.lag_seconds
     row.retained_bytes = row.retained_bytes if report.retained_bytes is None else report.retained_bytes
+    away = (f"{name} ({each.reason})" for name, each in sorted(report.away_logs.items()))
+    row.nodes_away = ", ".join(away) or None
     row.progress_at = report.at
     session.add(row)
     session.touch(row.name)

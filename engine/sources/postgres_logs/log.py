@@ -26,13 +26,14 @@ from engine.sources.postgres.types import TypeRow, load_types
 from engine.sources.postgres_log import position
 from engine.sources.postgres_log.publications import names as publications_of
 from engine.sources.postgres_log.stream import PostgresLogStream, open_stream
+from engine.sources.postgres_logs.last_answers import AbsentNodes, LastAnswers
 from engine.sources.postgres_logs.merged_numbers import MergedNumbers
 from engine.sources.postgres_logs.merged_stream import Keeping, MergedStream, MergeRules, NodeStreams
 from engine.sources.postgres_logs.node_ends import NodeEnds
 from engine.sources.postgres_logs.node_log import Naming
 from engine.sources.postgres_logs.node_session import NodeSession, Resume
-from engine.sources.postgres_logs.node_tables import NodeTables
-from engine.sources.postgres_logs.node_types import NodeTypes
+from engine.sources.postgres_logs.node_tables import NodeTable, NodeTables
+from engine.sources.postgres_logs.node_types import NodeTypes, is_of_user
 from engine.sources.postgres_logs.nodes import Node, Nodes
 from engine.sources.postgres_logs.own_rows import unfit
 from engine.sources.postgres_logs.reader_folder import ReaderFolder, required
@@ -74,11 +75,17 @@ class Rules:
 class PartitionedLog:
     """`LogSource` over the nodes' logs. Positions are given by the log reader, which is asked through the subscription's folder."""
 
-    def __init__(self, nodes: Nodes, tables: NodeTables, rules: Rules, folder: ReaderFolder | None) -> None:
+    def __init__(
+        self, nodes: Nodes, tables: NodeTables, rules: Rules, folder: ReaderFolder | None, absent: AbsentNodes
+    ) -> None:
         self._nodes = nodes
         self._tables = tables
         self._rules = rules
         self._folder = folder
+        self._absent = absent
+        self._marks = LastAnswers[str](nodes, absent)
+        self._types: dict[TableName, dict[int, TypeRow]] = {}
+        """What was read last of the types of each table."""
 
     def now(self) -> Lsn:
         return self._mark(flushed=True)
@@ -88,7 +95,12 @@ class PartitionedLog:
 
     def catalog_at(self, tables: Sequence[TableSpec], reader: str, *, now: bool) -> CatalogAt:
         at = self._mark(flushed=now)
-        marks = self._nodes.each(lambda node: node.source.log.catalog_at(tables, node.slot(reader), now=False).mark)
+
+        def mark_of(node: Node) -> str:
+            return node.source.log.catalog_at(tables, node.slot(reader), now=False).mark
+
+        # What is not known of a node that cannot be asked may be in its catalog before "now".
+        marks = self._nodes.each(mark_of) if now else self._marks.ask(mark_of)
         return CatalogAt(at, json.dumps(marks))
 
     def open_stream(
@@ -117,10 +129,15 @@ class PartitionedLog:
             for each in rounds:
                 opened.callback(each.close)
             sessions = _Sessions(reader, application, rounds[0].notify)
-            streams = tuple(self._nodes.each(lambda node: sessions.open(node, kept, opened)))
+            identities = self._nodes.each(lambda node: node.source.identify())
+            streams = tuple(self._nodes.each(lambda node: sessions.open(node, identities[node.number], kept, opened)))
+            pairs = zip(self._nodes.names, identities, strict=True)
+            folder.set_timelines({name: identity.timeline for name, identity in pairs})
             nodes = NodeStreams(self._nodes.names, streams, *rounds, opened)
             numbers = MergedNumbers(start.value, ceiling=folder.ceiling, reserve=folder.raise_ceiling)
             rules = MergeRules(self._rules.order, self._rules.naming(self._nodes.names), _keeping(folder))
+            # So that they are known of a node that is away when they are announced.
+            self._tables.read(list(folder.sent))
             stream = MergedStream(nodes, rules, NodeTypes(self._nodes, self._tables), numbers, kept, wake)
             socket.serve(stream)
         except BaseException:
@@ -140,8 +157,7 @@ class PartitionedLog:
         for one in announced.values():
             if one.name in found:
                 numbers = {column.type_oid for column in one.columns}
-                with self._nodes.all[found[one.name].reference].connector.session(str(one.name)) as connection:
-                    types.setdefault(one.name, {}).update(load_types(connection, numbers))
+                types.setdefault(one.name, {}).update(self._types_of(found[one.name], one.name, numbers))
 
         def resolve(
             payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None, /
@@ -160,6 +176,24 @@ class PartitionedLog:
             return schema
 
         return resolve
+
+    def _types_of(self, table: NodeTable, name: TableName, numbers: Collection[int]) -> dict[int, TypeRow]:
+        """These types on the first node that has the table. If it is absent, as they were, or those that all servers have."""
+        known = self._types.setdefault(name, {})
+        for number in sorted(table.parts):
+            node = self._nodes.all[number]
+            try:
+                with node.connector.session(str(name)) as connection:
+                    known.update(load_types(connection, set(numbers)))
+                break
+            except EngineFault as fault:
+                if not self._absent.take(node, fault):
+                    raise
+                if set(numbers) <= known.keys():
+                    break
+                if any(is_of_user(each) for each in numbers):
+                    raise
+        return {number: known[number] for number in numbers if number in known}
 
     def relation_name(self, payload: bytes) -> TableName:
         return parse_relation(payload).name
@@ -204,11 +238,10 @@ class _Sessions:
     application: str
     wake: Callable[[], None]
 
-    def open(self, node: Node, kept: MergedLogs, opened: ExitStack) -> NodeSession:
+    def open(self, node: Node, identity: SourceIdentity, kept: MergedLogs, opened: ExitStack) -> NodeSession:
         log = kept.nodes[node.number]
         last = LastCommit(log.after, log.end, log.time_us)
         begin = Resume(log.read, last, kept.kept[node.number] if kept.kept else log.read)
-        identity = node.source.identify()
         session = NodeSession(self._stream(node, begin), begin, partial(self._again, node, identity), self.wake)
         opened.callback(session.close)
         return session

@@ -315,7 +315,9 @@ class MergedStream:
         if now >= self.state.at_s + _STATE_S:
             read = dict(zip(self._nodes.names, self._merge.reads(), strict=True))
             away = self._away()
-            self.state = self.state.next(read, self.waits_for.union(away), self._merge.held_since(), away)
+            # Ends of logs are taken of all nodes, so while one is away the merge waits for every one.
+            late = self.waits_for if not away else self._names(self._late()).union(away)
+            self.state = self.state.next(read, late, self._merge.held_since(), away)
         included = self._merge.released_to()
         # A wait may be for a position of a node.
         if self._numbers.is_due(included) or time.monotonic() >= self._told.at_s + _TELL_S:
@@ -373,6 +375,10 @@ class MergedStream:
         """The live sessions that were not read up to an end of their log that was taken."""
         ends = zip(self._nodes.streams, self._marked, strict=True)
         return [stream for stream, end in ends if stream.away is None and stream.read_to.value < end]
+
+    def _names(self, streams: Collection[NodeSession]) -> frozenset[str]:
+        pairs = zip(self._nodes.names, self._nodes.streams, strict=True)
+        return frozenset(name for name, stream in pairs if stream in streams)
 
     def _write_all(self, released: Sequence[Merged]) -> Iterator[None]:
         """Write what was released. Yields after each chunk that is made before its end."""

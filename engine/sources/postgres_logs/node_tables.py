@@ -7,14 +7,17 @@ other; what a table of another OID under its name means is decided by the checks
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from engine.model.fault import EngineFault
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, SourceType
 from engine.model.subscription import TableSpec
 from engine.records.catalog_table import CatalogColumn, CatalogTable
 from engine.sources.postgres.catalog import load_tables, one_look
+from engine.sources.postgres_logs.last_answers import AbsentNodes
 from engine.sources.postgres_logs.nodes import Node, Nodes, small_hash
 
 
@@ -52,8 +55,12 @@ class NodeTable:
 class NodeTables:
     """Reads the catalogs of all nodes. Any thread may use it."""
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: Nodes, absent: AbsentNodes) -> None:
         self._nodes = nodes
+        self._absent = absent
+        self._lock = threading.Lock()
+        self._last: dict[int, dict[TableName, CatalogTable | None]] = {}
+        """By node, what its catalog had of each table; None: it had none of this name."""
         self._named: dict[RelationId, TableName] = {}
 
     def read(self, names: Collection[TableName]) -> dict[TableName, NodeTable]:
@@ -61,13 +68,32 @@ class NodeTables:
         if not names:
             return {}
         self._named.update({number_of(name): name for name in names})
-        found = self._nodes.each(lambda node: _tables_on(node, names))
+        found = self._nodes.each(lambda node: self._on_node(node, names))
         merged: dict[TableName, NodeTable] = {}
         for name in names:
             parts = {node: each[name] for node, each in enumerate(found) if name in each}
             if parts:
                 merged[name] = self._merged(name, parts)
         return merged
+
+    def _on_node(self, node: Node, names: Collection[TableName]) -> Mapping[TableName, CatalogTable]:
+        """Of an absent node as its catalog was, if these tables were looked for there before."""
+        with self._lock:
+            last = self._last.setdefault(node.number, {})
+            known = {name: last[name] for name in names if name in last}
+        is_known = len(known) == len(set(names))
+        if not (is_known and self._absent.is_left_out(node)):
+            try:
+                found = _tables_on(node, names)
+            except EngineFault as fault:
+                if not (is_known and self._absent.take(node, fault)):
+                    raise
+            else:
+                self._absent.answered(node)
+                with self._lock:
+                    last.update({name: found.get(name) for name in names})
+                return found
+        return {name: table for name, table in known.items() if table is not None}
 
     def named(self, numbers: Collection[RelationId]) -> dict[RelationId, TableName]:
         """The names of these tables, of those that were read before."""

@@ -14,6 +14,11 @@ _NUMBER = (
 )
 
 
+def is_of_user(oid: int) -> bool:
+    """Whether a type may have another number on each server."""
+    return oid >= _FIRST_OF_USERS
+
+
 class NodeTypes:
     """`Numbers` by the catalogs as they are now. Used by one thread."""
 
@@ -31,7 +36,7 @@ class NodeTypes:
     def type(self, node: int, oid: int, table: TableName) -> int:
         """The number of the type of the same name on the first node that has the table; the given one if it is not found: the record then
         does not announce the structure that the catalog has."""
-        if oid < _FIRST_OF_USERS:
+        if not is_of_user(oid):
             return oid
         found = self._tables.read([table])
         if table not in found or found[table].reference == node:

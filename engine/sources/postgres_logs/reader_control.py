@@ -12,6 +12,7 @@ from engine.model.position import Lsn
 from engine.model.sender import SenderState
 from engine.model.source import ExportedSnapshot, GuardReading, ReaderStatus
 from engine.sources.postgres_log import slots
+from engine.sources.postgres_logs.last_answers import AbsentNodes, LastAnswers
 from engine.sources.postgres_logs.nodes import Node, Nodes
 from engine.sources.postgres_logs.reader_folder import Beginning, ReaderFolder, required
 from engine.sources.postgres_logs.reader_socket import request_state
@@ -22,9 +23,13 @@ _ORDER = (SenderState.BLOCKED, SenderState.WORKING, SenderState.IDLE)
 class PartitionedReader:
     """`ReaderControl`: a slot of the reader's name on each node."""
 
-    def __init__(self, nodes: Nodes, folder: ReaderFolder | None) -> None:
+    def __init__(self, nodes: Nodes, folder: ReaderFolder | None, absent: AbsentNodes) -> None:
         self._nodes = nodes
         self._folder = folder
+        self._absent = absent
+        self._status = LastAnswers[ReaderStatus](nodes, absent)
+        self._readings = LastAnswers[GuardReading](nodes, absent)
+        self._ends = LastAnswers[Lsn](nodes, absent)
 
     @contextmanager
     def create(self, reader: str) -> Iterator[ExportedSnapshot]:
@@ -52,15 +57,15 @@ class PartitionedReader:
 
     def status(self, reader: str) -> ReaderStatus:
         """Of all slots as one. It exists if any does; sizes are those of the node with the most."""
-        return self._joined(self._nodes.each(lambda node: node.source.reader.status(node.slot(reader))))
+        return self._joined(self._status.ask(lambda node: node.source.reader.status(node.slot(reader))))
 
     def check_reader(self, reader: str) -> GuardReading:
         """See SourceSafety.check_reader."""
-        readings = self._nodes.each(lambda node: node.source.safety.check_reader(node.slot(reader)))
-        return self.joined(readings, self._nodes.each(lambda node: node.source.log.current()))
+        return self.joined(self._readings.ask(lambda node: node.source.safety.check_reader(node.slot(reader))))
 
-    def joined(self, readings: list[GuardReading], ends: list[Lsn]) -> GuardReading:
-        """The readings of the nodes as one, without what they say of tables. `ends`: of the nodes' logs, taken afterwards."""
+    def joined(self, readings: list[GuardReading]) -> GuardReading:
+        """The readings of the nodes as one, without what they say of tables; and where the nodes' logs end now."""
+        ends = self._ends.ask(lambda node: node.source.log.current())
         oldest = max(range(len(readings)), key=lambda number: readings[number].oldest_open_s)
         named = readings[oldest].oldest_open
         return GuardReading(
@@ -100,7 +105,9 @@ class PartitionedReader:
         """Positions of the slots are those of the nodes' own logs, and cannot be compared with those of the merged one."""
         if not any(one.exists for one in found):
             return ReaderStatus(exists=False)
-        senders = [one.sender for one in found if one.sender is not None]
+        away = self._absent.away
+        pairs = zip(self._nodes, found, strict=True)
+        senders = [one.sender for node, one in pairs if one.sender is not None and node.name not in away]
         safe = [one.safe_wal_bytes for one in found if one.safe_wal_bytes is not None]
         return ReaderStatus(
             exists=True,
@@ -115,16 +122,24 @@ class PartitionedReader:
 
     def _with_logs(self, status: ReaderStatus, ends: list[Lsn]) -> ReaderStatus:
         state = None if self._folder is None else request_state(self._folder.path)
+        if state is None:
+            logs = tuple(LogStatus(node.name, end) for node, end in zip(self._nodes, ends, strict=True))
+            return replace(status, logs=logs)
+        away = {**self._absent.away, **state.away}
         logs = tuple(
             LogStatus(
                 node.name,
                 end,
-                None if state is None or node.name not in state.read else Lsn(state.read[node.name]),
-                state is not None and node.name in state.late,
+                Lsn(state.read[node.name]) if node.name in state.read else None,
+                node.name in state.late or node.name in away,
+                away.get(node.name),
+                state.silent_since_us.get(node.name, 0),
             )
             for node, end in zip(self._nodes, ends, strict=True)
         )
-        return replace(status, logs=logs, held_since_us=0 if state is None else state.held_since_us)
+        # What a node that is away has committed since then is not known.
+        since = [state.held_since_us, *(each.since_us for each in away.values())]
+        return replace(status, logs=logs, held_since_us=min(filter(None, since), default=0))
 
     @staticmethod
     def _why_lost(node: Node, one: ReaderStatus) -> str | None:

@@ -54,6 +54,20 @@ class ReaderFolder:
         self._write("beginning.json", text, durable=True)
 
     @property
+    def timelines(self) -> dict[str, int]:
+        """The timeline of each node's log, by name, at the last session; empty if they are not known."""
+        try:
+            return {
+                str(name): int(timeline)
+                for name, timeline in json.loads((self.path / "timelines.json").read_bytes()).items()
+            }
+        except (OSError, ValueError, AttributeError):
+            return {}
+
+    def set_timelines(self, timelines: Mapping[str, int]) -> None:
+        self._write("timelines.json", json.dumps(timelines))
+
+    @property
     def sent(self) -> dict[TableName, str]:
         """The tables that are published, with the mark of each (see NodeTable.mark); empty if it is not known."""
         try:

@@ -35,6 +35,7 @@ from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
 from engine.records.catalog_table import schema_of
 from engine.sources.postgres_logs import preflight
 from engine.sources.postgres_logs.copies import PartitionedCopies
+from engine.sources.postgres_logs.last_answers import AbsentNodes, LastAnswers
 from engine.sources.postgres_logs.log import PartitionedLog, Rules
 from engine.sources.postgres_logs.node_tables import NodeTables, number_of, same_number
 from engine.sources.postgres_logs.nodes import Nodes, small_hash
@@ -53,18 +54,20 @@ class PartitionedSource:
     """`Source` over the sources of its nodes. The protocol documents each method."""
 
     def __init__(self, spec: ConnectionSpec) -> None:
-        folder = folder_of(spec)
+        self._folder = folder = folder_of(spec)
         self._nodes = nodes = Nodes(spec)
-        self._tables = tables = NodeTables(nodes)
-        reader = PartitionedReader(nodes, folder)
+        absent = AbsentNodes(folder)
+        self._tables = tables = NodeTables(nodes, absent)
+        self._standing = LastAnswers[dict[RelationId, TableName]](nodes, absent)
+        reader = PartitionedReader(nodes, folder, absent)
         self.terms = replace(POSTGRES_LOGS_TERMS, logs=nodes.names)
         self._rules = Rules.of(spec)
-        self.log: LogSource = PartitionedLog(nodes, tables, self._rules, folder)
+        self.log: LogSource = PartitionedLog(nodes, tables, self._rules, folder, absent)
         self.copies: SnapshotSource = PartitionedCopies(nodes, tables, folder)
         self.reader: ReaderControl = reader
         self.sent_tables: SentTables = PartitionedPublications(nodes, tables, folder)
         self.partitioned: PartitionedTables = PartitionedTablesOfNodes(tables)
-        self.safety: SourceSafety = PartitionedSafety(nodes, tables, reader)
+        self.safety: SourceSafety = PartitionedSafety(nodes, tables, reader, absent)
         self.ddl: DdlReports = NoDdlReports()
         self.triggers: ChangeTriggers = NoChangeTriggers()
         self.tickets: TicketWriter = PartitionedTickets(folder)
@@ -90,7 +93,9 @@ class PartitionedSource:
         ]
         system_id = "-".join(f"{small_hash(salt, *databases):08x}" for salt in range(4))
         timeline = small_hash(*(one.timeline for one in found))
-        return SourceIdentity(system_id, timeline, min(one.server_version for one in found))
+        timelines = {node.name: one.timeline for node, one in zip(self._nodes, found, strict=True)}
+        read = {} if self._folder is None else self._folder.timelines
+        return SourceIdentity(system_id, timeline, min(one.server_version for one in found), timelines, read)
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
         there = self._tables.read([table.source for table in tables])
@@ -109,7 +114,7 @@ class PartitionedSource:
         return {number: name for number, name in known.items() if name in there}
 
     def standing(self, schemas: Collection[str]) -> dict[RelationId, TableName]:
-        found = self._nodes.each(lambda node: node.source.standing(schemas))
+        found = self._standing.ask(lambda node: node.source.standing(schemas), frozenset(schemas))
         return {number_of(name): name for each in found for name in each.values()}
 
     def close(self) -> None:

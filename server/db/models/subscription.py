@@ -55,6 +55,8 @@ class SubscriptionRow(SQLModel, table=True):
     lag_bytes: int | None = large(default=None, nullable=True)
     lag_seconds: float | None = None
     retained_bytes: int | None = large(default=None, nullable=True)
+    nodes_away: str | None = None
+    """Which nodes of its source cannot be read, and why, as text."""
     progress_at: datetime | None = moment(default=None, nullable=True)
 
     stamp: str = Field(max_length=16)
