@@ -168,6 +168,10 @@ class NodeBank:
         for thread in self._threads:
             thread.start()
 
+    def pause(self, seconds: float) -> None:
+        """Wait, while it writes."""
+        self._stopping.wait(seconds)
+
     def stop(self) -> None:
         """Write no more, and finish everything."""
         self._stopping.set()

@@ -28,6 +28,7 @@ from tests.chaos.killer import Killer, Kind
 from tests.chaos.node_bank import NODES, NodeBank
 from tests.chaos.node_coordinator import GID_PATTERN, OWN_PREFIX
 from tests.chaos.node_kills import NodeKills
+from tests.chaos.node_outages import OUTAGES, Outage
 from tests.chaos.reader import Readers
 from tests.fixtures.rig import Rig
 
@@ -69,6 +70,8 @@ class NodesRun(KillRun):
         self._bank.rest = self.pace.rest
         self._seconds: float = options.seconds
         self._layout: str = options.layout
+        self._outage: str | None = options.outage
+        self._trial = Outage(rig, bank, self.note, options.seconds)
         self._kills = NodeKills(bank, random.Random(f"{options.seed}/nodes"))
         self._readers = Readers(rig, node_bank.SUMS, node_bank.EXPECTED, bank)
         self.killer = Killer(rig, self.rng, others=self._kills.kinds())
@@ -102,7 +105,10 @@ class NodesRun(KillRun):
         self.note("live")
         self.start_watching()
         try:
-            self._kill_for(self._seconds)
+            if self._outage is None:
+                self._kill_for(self._seconds)
+            else:
+                self._trial.run(self._outage)
         finally:
             self.pace.stop()
             with self._kills.calm():
@@ -119,6 +125,7 @@ class NodesRun(KillRun):
         coordinator = self._bank.coordinator.counts
         return {
             "layout": self._layout,
+            **({} if self._outage is None else {"outage": self._outage, **self._trial.figures}),
             "order": order_of(self.seed),
             **super().summary(),
             "transactions": dict(sorted(self._bank.counts.items())),
@@ -190,6 +197,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120, help="how long to kill (120)")
     parser.add_argument("--seed", type=int, default=1, help="chooses kills, moments and transactions (1)")
     parser.add_argument("--layout", choices=["clusters", "databases"], default="clusters", help="the nodes (clusters)")
+    parser.add_argument(
+        "--outage",
+        choices=OUTAGES,
+        help="in place of kills, for --seconds: the first node's log is not sent (silent), or its server is stopped; or a standby takes its"
+        " place (promoted), or a node is added and one removed (nodes). Of clusters only",
+    )
     parser.add_argument("--memory-mb", type=float, default=_MEMORY_MB, help="most of all our processes together (2500)")
     parser.add_argument("--failures", type=Path, default=Path("var/chaos"), help="where a failure is written down")
     options = parser.parse_args()

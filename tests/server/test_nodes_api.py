@@ -20,8 +20,18 @@ from tests.server.test_partitioned_api import BODY, MART, partitioned, shop
 
 PATH = "/subscriptions/s/nodes"
 NAMES = ("b", "a", "c")
-UNKNOWN = {"applied": None, "read": None, "source_end": None, "lag_bytes": None, "late": False, "at": None}
+UNKNOWN = {
+    "applied": None,
+    "read": None,
+    "source_end": None,
+    "lag_bytes": None,
+    "late": False,
+    "away": None,
+    "at": None,
+}
 """A node of which nothing was reported."""
+NEAR = {"away": None}
+"""Of a node that is read."""
 
 
 @pytest.fixture
@@ -73,16 +83,44 @@ def test_nodes_are_listed_in_the_order_of_the_connection(nodes_of_s: tuple[httpx
     found = http.get(PATH).json()
     at = found["items"][0]["at"]
     assert found["items"] == [
-        {"name": "b", "applied": "0/20", "read": "0/20", "source_end": "0/20", "lag_bytes": 0, "late": False, "at": at},
-        {"name": "a", "applied": "0/10", "read": "0/10", "source_end": "0/1F", "lag_bytes": 15, "late": True, "at": at},
+        {
+            "name": "b",
+            "applied": "0/20",
+            "read": "0/20",
+            "source_end": "0/20",
+            "lag_bytes": 0,
+            "late": False,
+            **NEAR,
+            "at": at,
+        },
+        {
+            "name": "a",
+            "applied": "0/10",
+            "read": "0/10",
+            "source_end": "0/1F",
+            "lag_bytes": 15,
+            "late": True,
+            **NEAR,
+            "at": at,
+        },
         # What is applied is newer than the last check of the end.
-        {"name": "c", "applied": "0/30", "read": "0/30", "source_end": "0/30", "lag_bytes": 0, "late": False, "at": at},
+        {
+            "name": "c",
+            "applied": "0/30",
+            "read": "0/30",
+            "source_end": "0/30",
+            "lag_bytes": 0,
+            "late": False,
+            **NEAR,
+            "at": at,
+        },
     ]
     assert (found["applied"], found["source_end"]) == ("a=0/10,b=0/20,c=0/30", "a=0/1F,b=0/20,c=0/30")
     assert waited(http, found["applied"])["status"] == "satisfied"
     bytes_and_late = {"a": (15, 1), "b": (0, 0), "c": (0, 0)}
     lags = {f"penstock_node_lag_bytes {name}": lag for name, (lag, _) in bytes_and_late.items()}
-    assert gauges(http) == lags | {f"penstock_node_late {name}": late for name, (_, late) in bytes_and_late.items()}
+    late = {f"penstock_node_late {name}": late for name, (_, late) in bytes_and_late.items()}
+    assert gauges(http) == lags | late | {f"penstock_node_away {name}": 0 for name in bytes_and_late}
 
 
 def test_they_are_listed_page_by_page(nodes_of_s: tuple[httpx.Client, FakeEngine, Assign]) -> None:
@@ -138,6 +176,25 @@ def test_a_node_is_late_while_the_subscription_runs_or_cannot_reach_it(
     assert late() == []
     engine.state(assign, "failed", **{**why, "reason": "shops/c: connection failed: refused"})
     assert late() == []
+
+
+def test_a_node_that_cannot_be_read_has_the_reason_everywhere(
+    nodes_of_s: tuple[httpx.Client, FakeEngine, Assign],
+) -> None:
+    http, engine, assign = nodes_of_s
+    why = {"since": "2026-05-04T10:00:00Z", "code": "source_unreachable", "reason": "connection refused"}
+    report(engine, assign, late_logs=["a"], away_logs={"a": why})
+    assert [item["away"] for item in http.get(PATH).json()["items"]] == [None, why, None]
+    assert [gauges(http)[f"penstock_node_away {name}"] for name in NAMES] == [0, 1, 0]
+    health = http.get("/subscriptions/s").json()["health"]
+    assert (health["status"], health["word"]) == ("attention", "node_away")
+    assert "a (connection refused)" in health["reason"]
+    assert waited(http, "70")["detail"].endswith(
+        "; changes wait for the log of node a (a cannot be read: connection refused)."
+    )
+    report(engine, assign)
+    assert [item["away"] for item in http.get(PATH).json()["items"]] == [None] * 3
+    assert http.get("/subscriptions/s").json()["health"]["word"] != "node_away"
 
 
 def test_a_wait_that_is_too_long_names_the_nodes(nodes_of_s: tuple[httpx.Client, FakeEngine, Assign]) -> None:

@@ -28,7 +28,8 @@ AWAY_KINDS = frozenset(
 )
 """Faults that pass: a session that ends with one of them is opened again."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
-"""Seconds before the first attempt to open a session again; each further pause is twice as long, up to the longest. Not measured."""
+"""Seconds between two attempts to open a session again: a quarter of the time for which it has been away, within these limits, so that it
+is back soon after the node. Not measured."""
 _UNANSWERED = 100
 """Requests for a position without an answer, after which they are sent every _SELDOM_S only: a sender that takes nothing would have its
 socket fill up, and sending would block the other nodes. Those of a second."""
@@ -200,9 +201,8 @@ class NodeSession:
         """Open the session again, however long that takes. In a thread of its own."""
         with suppress(EngineFault, OSError):
             lost.close()
-        since, pause_s = time.monotonic(), _FIRST_PAUSE_S
-        while not self._closed.wait(pause_s):
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        since = time.monotonic()
+        while not self._closed.wait(min(max((time.monotonic() - since) / 4, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)):
             try:
                 stream = open_again(begin, time.monotonic() - since)
             except EngineFault as fault:

@@ -177,6 +177,9 @@ class KnownEnds:
     def notify(self) -> None:
         return
 
+    def hurry(self) -> None:
+        return
+
     def close(self) -> None:
         os.close(self.answered)
         os.close(self._write)
@@ -258,7 +261,7 @@ def kept_before(nodes: int) -> LastCommit:
 
 @contextmanager
 def merged(
-    streams: Sequence[FedStream],
+    streams: Sequence[FedStream | NodeSession],
     ends: Sequence[int],
     keeping: Keeping,
     order: Order = Order.STRICT,
@@ -269,7 +272,7 @@ def merged(
     after, last = begin or (Lsn(0), kept_before(len(streams)))
     assert last.logs is not None
     names = tuple(f"n{number}" for number in range(len(streams)))
-    given = tuple(NodeSession(cast("Any", stream)) for stream in streams)
+    given = tuple(stream if isinstance(stream, NodeSession) else NodeSession(cast("Any", stream)) for stream in streams)
     rounds: Any = KnownEnds(ends), KnownEnds(ends)
     opened = ExitStack()
     for each in (*given, *rounds):

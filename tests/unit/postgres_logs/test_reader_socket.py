@@ -13,6 +13,7 @@ import pytest
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TicketId
+from engine.model.merged_logs import Away
 from engine.model.position import Lsn
 from engine.sources.postgres_logs.consistent_cut import CutState, NodeSnapshot
 from engine.sources.postgres_logs.merged_numbers import MergedNumbers
@@ -30,6 +31,8 @@ from engine.sources.postgres_logs.relations import Structure
 from engine.sources.postgres_logs.requests import RequestedCuts, RequestedMarks
 from tests.fixtures.waiting import wait_until
 
+AWAY = {"n2": Away(6, "source_unreachable", "refused")}
+
 
 class Reader:
     """A log reader without logs: its thread serves requests until it is stopped."""
@@ -40,7 +43,7 @@ class Reader:
         self.numbers = MergedNumbers(100, clock=lambda: 0)
         self.marks = RequestedMarks(self.numbers, self.rounds, len(ends))
         self.cuts = RequestedCuts(self.rounds)
-        self.state = StreamState({"n1": 5}, frozenset({"n2"}), 17, 0.0)
+        self.state = StreamState({"n1": 5}, frozenset({"n2"}), 17, 0.0, AWAY, {"n2": 7})
         self.snapshots: list[Sequence[NodeSnapshot]] = []
         self.cut_position: Lsn | None = None
         self.cut_state: CutState | None = None
@@ -245,7 +248,7 @@ def test_a_cut_whose_snapshots_cannot_be_taken_holds_nothing_back(tmp_path: Path
 
 def test_the_state_of_the_stream_is_answered(tmp_path: Path) -> None:
     with serving(tmp_path, Reader()):
-        assert request_state(tmp_path) == StreamState({"n1": 5}, frozenset({"n2"}), 17, 0.0)
+        assert request_state(tmp_path) == StreamState({"n1": 5}, frozenset({"n2"}), 17, 0.0, AWAY, {"n2": 7})
 
 
 def test_a_folder_keeps_what_was_written(tmp_path: Path) -> None:

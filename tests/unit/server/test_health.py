@@ -152,3 +152,14 @@ def test_a_fault_that_is_over_is_named_and_changes_nothing() -> None:
     assert over.aspects[-1].reason == "60.0 s ago, and over: slot lost"
     open_ = assess_health(HealthInputs(_S.STARTING, reason="no route", fault=Fault(2.0, "no route", over=False)))
     assert (open_.aspects[-1].status, open_.aspects[-1].reason) == (HealthStatus.ATTENTION, "2.0 s ago: no route")
+
+
+def test_a_node_that_cannot_be_read_needs_attention_while_the_others_are() -> None:
+    seen = HealthInputs(state=_S.RUNNING, tables=_LIVE, nodes_away="n2 (connection refused)", reported_s=1.0)
+    found = assess_health(seen)
+    assert (found.status, found.word, found.following) == (HealthStatus.ATTENTION, HealthWord.NODE_AWAY, True)
+    assert "n2 (connection refused)" in found.reason
+    assert found.remedy
+    for state in (_S.STARTING, _S.PAUSED, _S.FAILED):
+        other = assess_health(HealthInputs(state=state, tables=_LIVE, nodes_away="n2 (connection refused)"))
+        assert other.word is not HealthWord.NODE_AWAY

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from engine.link.messages import Progress
-from engine.model.merged_logs import LogStatus
+from engine.model.merged_logs import Away, LogStatus
 from engine.model.position import Lsn
 from engine.model.positions import SeveralLogsForm
 from engine.model.source import ReaderStatus
@@ -36,12 +36,16 @@ def reported(reader: ReaderStatus | None, of_logs: dict[str, Lsn]) -> Progress:
 
 
 def test_each_node_is_reported_and_the_bytes_that_are_left_of_all() -> None:
-    logs = (LogStatus("n1", Lsn(100), Lsn(90)), LogStatus("n2", Lsn(50), None, late=True))
+    away = Away(1_000_000, "source_unreachable", "connection refused")
+    logs = (LogStatus("n1", Lsn(100), Lsn(90)), LogStatus("n2", Lsn(50), None, late=True, away=away))
     found = reported(ReaderStatus(exists=True, logs=logs), {"n1": Lsn(80), "n2": Lsn(60)})
     assert found.applied_of_logs == {"": Lsn(4711), "n1": Lsn(80), "n2": Lsn(60)}
     assert found.source_of_logs == {"n1": Lsn(100), "n2": Lsn(50)}
     assert found.read_of_logs == {"n1": Lsn(90)}
     assert found.late_logs == ("n2",)
+    assert {name: (each.since.timestamp(), each.code, each.reason) for name, each in found.away_logs.items()} == {
+        "n2": (1.0, "source_unreachable", "connection refused")
+    }
     assert found.lag_bytes == 20
 
 

@@ -1941,6 +1941,21 @@ export interface components {
          */
         AspectName: "applying" | "freshness" | "source_log" | "last_fault";
         /**
+         * AwayPart
+         * @description Why a node cannot be read; fields as `engine.model.merged_logs.Away`.
+         */
+        AwayPart: {
+            /** Code */
+            code: string;
+            /** Reason */
+            reason: string;
+            /**
+             * Since
+             * Format: date-time
+             */
+            since: string;
+        };
+        /**
          * BatchBody
          * @description When a batch is sealed: at the first limit reached. A change takes hold at the next start.
          */
@@ -3615,7 +3630,7 @@ export interface components {
          * @description The reason for a status.
          * @enum {string}
          */
-        HealthWord: "failed" | "retrying" | "silent" | "parked_tables" | "different" | "late" | "at_risk" | "no_engine" | "deleting" | "waiting" | "starting" | "pausing" | "stopping" | "copying" | "catching_up" | "running" | "partly_paused" | "no_tables" | "paused" | "stopped";
+        HealthWord: "failed" | "retrying" | "silent" | "parked_tables" | "different" | "node_away" | "late" | "at_risk" | "no_engine" | "deleting" | "waiting" | "starting" | "pausing" | "stopping" | "copying" | "catching_up" | "running" | "partly_paused" | "no_tables" | "paused" | "stopped";
         /**
          * HistoryPoint
          * @description One step. Figures that were not reported are null.
@@ -4140,6 +4155,28 @@ export interface components {
             target_table?: components["schemas"]["TargetTable"] | null;
         };
         /**
+         * NodeAway
+         * @description Why a node cannot be read.
+         */
+        NodeAway: {
+            /**
+             * Code
+             * @description Fault code of the last attempt.
+             */
+            code: string;
+            /**
+             * Reason
+             * @description What the last attempt said.
+             */
+            reason: string;
+            /**
+             * Since
+             * Format: date-time
+             * @description Since when its log cannot be read.
+             */
+            since: string;
+        };
+        /**
          * NodePage
          * @description A page of nodes, in the order of the source's connection.
          */
@@ -4186,6 +4223,8 @@ export interface components {
              * @description When the engine reported it.
              */
             at: string | null;
+            /** @description Why it cannot be read, while the others are; null: it is read, or nothing is. */
+            away?: components["schemas"]["NodeAway"] | null;
             /**
              * Lag Bytes
              * @description Its log from `applied` to `source_end`.
@@ -4193,7 +4232,7 @@ export interface components {
             lag_bytes: number | null;
             /**
              * Late
-             * @description Others wait for it: transactions in its log may come before theirs, or it cannot be reached and nothing is applied.
+             * @description Others wait for it: transactions in its log may come before theirs, or it cannot be reached.
              */
             late: boolean;
             /**
@@ -4807,6 +4846,10 @@ export interface components {
              * Format: date-time
              */
             at: string;
+            /** Away Logs */
+            away_logs?: {
+                [key: string]: components["schemas"]["AwayPart"];
+            };
             captured?: components["schemas"]["Lsn"] | null;
             /** Committed At */
             committed_at?: string | null;

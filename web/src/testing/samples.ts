@@ -53,6 +53,7 @@ export const node = (changes: Partial<Node> = {}): Node => ({
   source_end: "0/16B3780",
   lag_bytes: 56,
   late: false,
+  away: null,
   at: NOW,
   ...changes,
 });

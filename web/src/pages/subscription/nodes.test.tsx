@@ -46,6 +46,14 @@ it("marks the node that the others wait for", () => {
   expect(screen.getByText(/those of the others wait for n2\./)).toBeTruthy();
 });
 
+it("says why a node cannot be read", () => {
+  const away = { since: "2026-05-04T10:00:00Z", code: "source_unreachable", reason: "connection refused" };
+  show([node(), node({ name: "n2", late: true, away })]);
+  const header = screen.getByRole("rowheader", { name: /n2/ });
+  expect(within(header).getByText("cannot be read")).toBeTruthy();
+  expect(within(header).getByText(/connection refused/)).toBeTruthy();
+});
+
 it("is not there, and asks for nothing, if the source is one database", () => {
   show([], { kind: "postgres_log" });
   expect(screen.queryByText("Nodes")).toBeNull();

@@ -57,7 +57,12 @@ function Lanes({ nodes }: { nodes: Node[] }) {
                 {node.name}
                 {node.late && (
                   <small>
-                    <StatusBadge tone="warn">others wait for it</StatusBadge>
+                    <StatusBadge tone="warn">{node.away == null ? "others wait for it" : "cannot be read"}</StatusBadge>
+                  </small>
+                )}
+                {node.away != null && (
+                  <small>
+                    since <Ago at={node.away.since} />: {node.away.reason}
                   </small>
                 )}
               </th>
