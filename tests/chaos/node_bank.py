@@ -87,6 +87,8 @@ class Places:
         count = NODES if layout == "clusters" else 1
         self.clusters = [EmbeddedPostgres(server_folder(), durable=True, settings=settings) for _ in range(count)]
         self.names = [f"work{node}" for node in range(NODES)]
+        self.former: list[EmbeddedPostgres] = []
+        """Clusters whose place another one has."""
 
     def __len__(self) -> int:
         return NODES
@@ -159,7 +161,7 @@ class NodeBank:
         self.places.create()
 
     def destroy(self) -> None:
-        for cluster in self.places.clusters:
+        for cluster in [*self.places.clusters, *self.places.former]:
             cluster.destroy()
 
     def work(self) -> None:

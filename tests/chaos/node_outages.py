@@ -87,7 +87,7 @@ class Outage:
                     seen[name] = at
                     self._note("seen", what=name)
             self._bank.pause(0.5)
-        self.figures.update(seen_after_s=seen, greatest_lag_s=round(lag, 1), states=sorted(states))
+        self.figures.update(seen_after_s=seen, lag_shown_s=round(lag, 1), states=sorted(states))
         assert states == {"running"}, states
         assert wanted <= seen.keys(), seen
         assert all(seen[name] <= _VISIBLE_S for name in wanted), seen
@@ -127,6 +127,7 @@ class Outage:
         primary.stop()  # It waits until the standby has everything.
         standby.stop()
         standby.port = primary.port
+        self._bank.places.former.append(primary)
         self._bank.places.clusters[_NODE] = standby
         standby.start()
         began = monotonic()
@@ -136,7 +137,6 @@ class Outage:
         self.figures.update(failed_after_s=round(monotonic() - began, 1), code=failed["code"], reason=failed["reason"])
         assert failed["code"] == "log_gap", failed
         self._reload()
-        primary.destroy()
 
     def _nodes(self) -> None:
         """One node more, and one less."""
@@ -159,9 +159,11 @@ class Outage:
         self._rig.wait_until(lambda: self._events("nodes_added"), 30, "an event that nodes were added")
         self._reload()
         self.figures["nodes"] = [node["name"] for node in self._nodes_now()]
-        self._rig.wait_until(
-            lambda: self._rig.query("SELECT count(*) FROM moves WHERE move = -1000000") == [[1]], 60, "the new rows"
-        )
+        added = "SELECT count(*) FROM moves WHERE move = -1000000"
+        self._rig.wait_until(lambda: self._rig.query(added) == [[1]], 60, "the rows of the new node")
+        with cluster.connect(database) as session:
+            session.execute("DELETE FROM moves")
+        self._rig.wait_until(lambda: self._rig.query(added) == [[0]], 60, "a change of the new node")
 
     def _reload(self) -> None:
         began = monotonic()

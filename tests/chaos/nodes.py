@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from unittest.mock import patch
 
@@ -96,6 +97,15 @@ class NodesRun(KillRun):
     def round(self) -> list[Kind]:
         return self.rng.sample(_ROUND, len(_ROUND))
 
+    def start_watching(self) -> None:
+        """As of each run; the load of an outage does not rest while the copy is late."""
+        if self._outage is None:
+            super().start_watching()
+        else:
+            self._readers.start()
+            self.memory.start()
+            self.began = monotonic()
+
     def go(self) -> None:
         self._bank.work()
         self.rig.wait_until(self._connected, FOUND_S, "the nodes' connections")
@@ -110,7 +120,8 @@ class NodesRun(KillRun):
             else:
                 self._trial.run(self._outage)
         finally:
-            self.pace.stop()
+            if self._outage is None:
+                self.pace.stop()
             with self._kills.calm():
                 self._bank.stop()
             self._readers.stop()

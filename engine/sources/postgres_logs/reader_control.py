@@ -28,7 +28,8 @@ class PartitionedReader:
         self._folder = folder
         self._absent = absent
         self._status = LastAnswers[ReaderStatus](nodes, absent)
-        self._readings = LastAnswers[GuardReading](nodes, absent)
+        self.readings = LastAnswers[GuardReading](nodes, absent)
+        """Of single nodes, with what they say of tables or without it."""
         self._ends = LastAnswers[Lsn](nodes, absent)
 
     @contextmanager
@@ -61,7 +62,7 @@ class PartitionedReader:
 
     def check_reader(self, reader: str) -> GuardReading:
         """See SourceSafety.check_reader."""
-        return self.joined(self._readings.ask(lambda node: node.source.safety.check_reader(node.slot(reader))))
+        return self.joined(self.readings.ask(lambda node: node.source.safety.check_reader(node.slot(reader))))
 
     def joined(self, readings: list[GuardReading]) -> GuardReading:
         """The readings of the nodes as one, without what they say of tables; and where the nodes' logs end now."""

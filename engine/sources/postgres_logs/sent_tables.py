@@ -11,7 +11,6 @@ from engine.model.absent_capabilities import NoPartitions
 from engine.model.identity import RelationId, TableName
 from engine.model.source import Earlier, GuardReading
 from engine.model.subscription import TableSpec
-from engine.sources.postgres_logs.last_answers import AbsentNodes, LastAnswers
 from engine.sources.postgres_logs.node_tables import NodeTables, number_of
 from engine.sources.postgres_logs.nodes import Node, Nodes
 from engine.sources.postgres_logs.reader_control import PartitionedReader
@@ -92,10 +91,9 @@ class PartitionedTablesOfNodes(NoPartitions):
 class PartitionedSafety:
     """`SourceSafety` over the catalogs of all nodes: a table that is created again on one of them, or appears on another, is reported."""
 
-    def __init__(self, nodes: Nodes, tables: NodeTables, reader: PartitionedReader, absent: AbsentNodes) -> None:
+    def __init__(self, nodes: Nodes, tables: NodeTables, reader: PartitionedReader) -> None:
         self._nodes = nodes
         self._tables = tables
-        self._readings = LastAnswers[GuardReading](nodes, absent)
         self._reader = reader
         self._lock = threading.Lock()
         self._marks: dict[TableName, str] = {}
@@ -106,7 +104,7 @@ class PartitionedSafety:
 
     def check(self, tables: Sequence[TableSpec], reader: str) -> GuardReading:
         plain = self._tables.plain(tables)
-        readings = self._readings.ask(lambda node: node.source.safety.check(plain, node.slot(reader)))
+        readings = self._reader.readings.ask(lambda node: node.source.safety.check(plain, node.slot(reader)))
         found = {name: each.mark for name, each in self._tables.read([table.source for table in tables]).items()}
         with self._lock:
             changed = {

@@ -67,7 +67,7 @@ class PartitionedSource:
         self.reader: ReaderControl = reader
         self.sent_tables: SentTables = PartitionedPublications(nodes, tables, folder)
         self.partitioned: PartitionedTables = PartitionedTablesOfNodes(tables)
-        self.safety: SourceSafety = PartitionedSafety(nodes, tables, reader, absent)
+        self.safety: SourceSafety = PartitionedSafety(nodes, tables, reader)
         self.ddl: DdlReports = NoDdlReports()
         self.triggers: ChangeTriggers = NoChangeTriggers()
         self.tickets: TicketWriter = PartitionedTickets(folder)
