@@ -144,24 +144,24 @@ def _identity_gap(terms: SourceTerms, identity: SourceIdentity, progress: Target
     if identity.system_id != progress.system_id:
         return f"this is another {terms.database} than the one that was copied (system identifier differs)"
     if identity.timeline != progress.timeline and identity.timelines:
-        return _timelines_gap(identity)
+        return _timelines_gap(terms, identity)
     if identity.timeline != progress.timeline:
         now, then = f"{terms.history} {identity.timeline}", f"{terms.history} {progress.timeline}"
         return f"the source is on {now}, the copy is of {then}: failover or restore"
     return None
 
 
-def _timelines_gap(identity: SourceIdentity) -> str:
+def _timelines_gap(terms: SourceTerms, identity: SourceIdentity) -> str:
     """That one of several logs is on another timeline than before."""
     now, then = identity.timelines, identity.read_timelines
     changed = [
-        f"node {name} is on timeline {now[name]}, the copy is of timeline {then[name]}"
+        f"node {name} is on {terms.history} {now[name]}, the copy is of {terms.history} {then[name]}"
         for name in now
         if name in then and then[name] != now[name]
     ]
     if not changed:
         listed = ", ".join(f"{timeline} ({name})" for name, timeline in now.items())
-        changed = [f"the nodes are on the timelines {listed}, and the copy is of others"]
+        changed = [f"the nodes are on {terms.history} {listed}, and the copy is of others"]
     return f"{'; '.join(changed)}: failover or restore"
 
 

@@ -19,7 +19,10 @@ _PAUSE_S = 5.0
 """Seconds after a node could not be reached in which it is not asked again: each attempt may take as long as the connection's timeout. Not
 measured."""
 _LOOK_S = 0.5
-"""Seconds between two looks at how far a node's log is read: longer than the reader takes to note it. Not measured."""
+"""Seconds between two reads of how far a node's log is read: longer than the reader takes to note it. Not measured."""
+_LOOKS = 6
+"""Such reads, after which a node whose log is read all the time counts as there: the reader may still take what the node sent before. Not
+measured."""
 
 
 class AbsentNodes:
@@ -64,15 +67,20 @@ class AbsentNodes:
         """Whether the reader runs and reads nothing of the node."""
         if self._folder is None:
             return False
-        try:
-            before = request_state(self._folder.path)
-            if before is None or node.name in before.away:
-                return before is not None
-            time.sleep(_LOOK_S)
-            after = request_state(self._folder.path)
-        except EngineFault:
-            return False
-        return after is not None and after.read.get(node.name) == before.read.get(node.name)
+        read: int | None = None
+        for look in range(_LOOKS):
+            if look:
+                time.sleep(_LOOK_S)
+            try:
+                state = request_state(self._folder.path)
+            except EngineFault:
+                return False
+            if state is None:
+                return False
+            if node.name in state.away or state.read.get(node.name) == read:
+                return True
+            read = state.read.get(node.name)
+        return False
 
 
 class LastAnswers(Generic[T]):

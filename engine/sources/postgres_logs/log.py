@@ -273,6 +273,8 @@ class _Sessions:
         except EngineFault as fault:
             if fault.kind is FaultKind.SLOT_IN_USE and away_s > _IN_USE_S:
                 node.source.reader.end_other(node.slot(self.reader), self.application)
+            if fault.kind is FaultKind.LOG_GAP:
+                raise EngineFault(fault.kind, fault.subject, f"node {node.name}: {fault.detail}") from fault
             raise
 
 

@@ -8,7 +8,7 @@ from engine.model.source import SourceTerms
 POSTGRES_LOGS_TERMS = SourceTerms(
     SeveralLogsForm(),
     database="set of nodes",
-    history="timelines",
+    history="timeline",
     reader="replication slots",
     sent_tables="publications",
 )

@@ -71,7 +71,7 @@ def test_the_last_answer_of_a_node_that_is_not_read_counts(
     assert nodes.absent.away == {}
 
 
-@pytest.mark.parametrize("states", [[None], [state(5), state(6)]])
+@pytest.mark.parametrize("states", [[None], [*map(state, range(20))]])
 def test_a_node_that_is_read_or_has_no_reader_has_to_answer(
     monkeypatch: pytest.MonkeyPatch, states: list[StreamState | None]
 ) -> None:
