@@ -235,6 +235,11 @@ class LogMerge:
         """Whether a node's part of this global transaction was passed in, and its end was not."""
         return gtid in self._nodes[node].prepared
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether the ends of all logs are being taken."""
+        return self._asked is not None
+
     def wants_marks(self) -> bool:
         """Whether the ends of all logs should be taken now: something waits for a node that may have nothing to say."""
         return self._asked is None and (bool(self._undated) or self._late_stamp() >= max(self._raised_to, 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,9 +21,10 @@ from engine.records.messages import logs_record, marker_record, parse_truncate
 from engine.records.relation import Announced, AnnouncedColumn, apart, relation_record
 from engine.sort.merge_records import LocalRun
 from engine.sources.postgres import frames
-from engine.sources.postgres_logs import own_rows
+from engine.sources.postgres_logs import late_rows, own_rows
+from engine.sources.postgres_logs.late_rows import DOUBTFUL, KEPT, LateRows
 from engine.sources.postgres_logs.moved_rows import RowKeys, keys_of, may_remove, put_first
-from engine.sources.postgres_logs.node_log import NodeLog, Part, Piece, Transactions
+from engine.sources.postgres_logs.node_log import NodeLog, Part, Rows, Transactions
 from engine.sources.postgres_logs.relations import Relations, View, Why
 
 _BEGIN = struct.Struct(">cQqI")
@@ -31,6 +32,7 @@ _COMMIT = struct.Struct(">cBQQq")
 _XID_AT = _BEGIN.size - 4
 _T_BEGIN, _T_COMMIT, _T_TRUNCATE, _T_INSERT, _T_UPDATE, _T_DELETE = (ord(letter) for letter in "BCTIUD")
 _TRUNCATED = Why(FaultKind.TABLE_STRUCTURE_CHANGED, "it was truncated on one of its nodes")
+_ON_TWO_NODES = Why(FaultKind.TABLE_STRUCTURE_CHANGED, "two nodes had a row with the same key")
 _NO_TYPE = b"Y" + bytes(6)
 """A type record that describes no type."""
 _LEFT_OUT = np.isin(np.arange(256), np.frombuffer(b"BCbPRYO", np.uint8))
@@ -56,10 +58,11 @@ class Numbered:
 class ChunkWriter:
     """Gathers records. Used by one thread."""
 
-    def __init__(self, logs: Sequence[NodeLog], relations: Relations, chunk_bytes: int) -> None:
+    def __init__(self, logs: Sequence[NodeLog], relations: Relations, late: LateRows, chunk_bytes: int) -> None:
         """`chunk_bytes`: size from which on a chunk is full. A larger record is one of its own."""
         self._logs = logs
         self._relations = relations
+        self._late = late
         self._chunk_bytes = chunk_bytes
         self._data: list[Array] = []
         self._sizes: list[Array] = []
@@ -107,13 +110,10 @@ class ChunkWriter:
     def without_rows(self, parts: Sequence[Part], why: Why) -> None:
         """In place of the rows of parts, that their tables have to be copied again."""
         for part in parts:
-            at = 0
-            for piece in part.pieces:
-                for _, rows in _rows_of(part, piece, at):
-                    for oid in _named_in(rows):
-                        self._relation(self._relations.reload(*rows.view.by_oid[oid], why))
-                at += piece.count
-                piece.kept.drop()
+            for _, rows in part.rows():
+                for oid in _named_in(rows):
+                    self._relation(self._relations.reload(*rows.view.by_oid[oid], why))
+            part.drop()
 
     def all_again(self, why: Why) -> None:
         """Every table has to be copied again."""
@@ -126,13 +126,13 @@ class ChunkWriter:
         for piece in part.pieces:
             chosen = None if wanted is None else wanted[at : at + piece.count]
             if chosen is None or chosen.any():
-                for first, rows in _rows_of(part, piece, at):
+                for first, rows in part.rows_of(piece, at):
                     yield from self._in_chunks(rows, None if chosen is None else chosen[first : first + rows.count])
             at += piece.count
             if last:
                 piece.kept.drop()
 
-    def _in_chunks(self, rows: _Rows, wanted: Array | None) -> Iterator[None]:
+    def _in_chunks(self, rows: Rows, wanted: Array | None) -> Iterator[None]:
         if len(rows.data) <= self._chunk_bytes - self.bytes:
             self._rows(rows, wanted)
             return
@@ -153,66 +153,65 @@ class ChunkWriter:
             for node in np.unique(run.nodes).tolist()
         }
         slices = [one for each in taken.values() for one in each]
+        of = _Records.of(run, slices)
+        verdicts = self._judge_run(run, slices, of)
         announced = {
             (number, record, held.view.node)
             for held in slices
             if not all(self._relations.is_last(*pair) for pair in held.view.records)
             for number, record in _with_rows(held)
         }
-        if len({number for number, _, _ in announced}) < len({pair[:2] for pair in announced}):
-            self._one_by_one(run, numbers, taken)
+        if verdicts is not None or len({number for number, _, _ in announced}) < len({pair[:2] for pair in announced}):
+            self._one_by_one(run, numbers, slices, of, verdicts)
             return
         for number, record, node in sorted(announced):
             self._announce(node, number, record)
-        index = np.empty(len(run.nodes), np.int64)
-        index[np.argsort(run.nodes, kind="stable")] = np.arange(len(run.nodes))
-        gathered, borders, firsts, stops, sources = [], [], [], [], []
-        records = size = 0
-        for source, held in enumerate(slices):
+        gathered, borders = [], []
+        size = 0
+        for held in slices:
             start, stop = int(held.starts[0]), int(held.stops[-1])
             base = int(held.offsets[start])
             gathered.append(held.data[base : int(held.offsets[stop])])
             borders.append(held.offsets[start:stop].astype(np.int64) - base + size)
-            firsts.append(held.starts - start + records)
-            stops.append(held.stops - start + records)
-            sources.append(np.full(len(held.starts), source, np.int64))
-            records += stop - start
             size += len(gathered[-1])
         maps = [held.view.numbers for held in slices]
         given = _Given(
-            np.concatenate(firsts)[index],
-            np.concatenate(stops)[index],
-            np.concatenate(sources)[index],
+            of.first,
+            of.stop,
+            of.source,
             numbers,
             run.nodes.astype(np.uint64) << np.uint64(NODE_BIT) | run.ends.astype(np.uint64),
             np.cumsum([0, *(len(own) for own, _ in maps)]),
             np.concatenate([own for own, _ in maps]),
             np.concatenate([numbered for _, numbered in maps]),
         )
-        out, sizes = np.empty(size, np.uint8), np.empty(records, np.int32)
+        out, sizes = np.empty(size, np.uint8), np.empty(of.total, np.int32)
         data, offsets = np.concatenate(gathered), np.append(np.concatenate(borders), size)
         if _write_run(data, offsets, given, out, sizes) == _UNKNOWN:
             raise _unannounced()
         self._add(out, sizes)
 
-    def _one_by_one(self, run: LocalRun, numbers: Array, taken: Mapping[int, Sequence[Transactions]]) -> None:
-        """As `run`, where a table does not have one structure: it is announced before the rows of each transaction."""
-        each = {
-            node: iter([(held, at) for held in slices for at in range(len(held.starts))])
-            for node, slices in taken.items()
-        }
-        for node, end, time_us, number in zip(run.nodes, run.ends, run.times_us, numbers, strict=True):
-            held, at = next(each[int(node)])
-            rows = _Rows(held.view, held.data, held.offsets).cut(int(held.starts[at]), int(held.stops[at]))
-            begun = Numbered(
-                int(number),
-                int(node),
-                int(end),
-                int(time_us),
-                int.from_bytes(rows.data[_XID_AT : _BEGIN.size].tobytes()),
-            )
+    def _judge_run(self, run: LocalRun, slices: Sequence[Transactions], of: _Records) -> Array | None:
+        if not any(held.view.has_scattered for held in slices):
+            return None
+        keys = [keys_of(rows.data, rows.offsets, rows.view) for rows in map(_all_rows, slices)]
+        joined = RowKeys(*map(np.concatenate, zip(*keys, strict=True)))
+        return self._late.judge(joined, of.first, of.stop, run.nodes)
+
+    def _one_by_one(
+        self, run: LocalRun, numbers: Array, slices: Sequence[Transactions], of: _Records, verdicts: Array | None
+    ) -> None:
+        """As `run`, where a table does not have one structure: it is announced before the rows of each transaction. `verdicts`: of all
+        records; None: each is KEPT."""
+        all_rows = [_all_rows(held) for held in slices]
+        for k, number in enumerate(numbers.tolist()):
+            source, first, stop = int(of.source[k]), int(of.first[k]), int(of.stop[k])
+            base = int(of.bases[source])
+            rows = all_rows[source].cut(first - base, stop - base)
+            xid = int.from_bytes(rows.data[_XID_AT : _BEGIN.size].tobytes())
+            begun = Numbered(number, int(run.nodes[k]), int(run.ends[k]), int(run.times_us[k]), xid)
             self.begin(begun, None)
-            self._rows(rows, None)
+            self._judged(rows, None, None if verdicts is None else verdicts[first:stop])
             self.commit(begun)
 
     def _announce(self, node: int, number: int, record: bytes) -> None:
@@ -224,7 +223,23 @@ class ChunkWriter:
                 self._record(_NO_TYPE)
             self._record(record)
 
-    def _rows(self, rows: _Rows, wanted: Array | None) -> None:
+    def _rows(self, rows: Rows, wanted: Array | None) -> None:
+        verdicts = None
+        if rows.view.has_scattered:
+            keys = keys_of(rows.data, rows.offsets, rows.view)
+            if wanted is not None:
+                keys = RowKeys(keys.before * wanted, keys.after * wanted)
+            one = np.array([rows.count])
+            verdicts = self._late.judge(keys, np.zeros(1, np.int64), one, np.array([rows.view.node]))
+        self._judged(rows, wanted, verdicts)
+
+    def _judged(self, rows: Rows, wanted: Array | None, verdicts: Array | None) -> None:
+        """Rows with their verdicts; None: each is KEPT."""
+        if verdicts is not None and verdicts.any():
+            for at in np.flatnonzero(verdicts == DOUBTFUL).tolist():
+                oid = int.from_bytes(rows.data[rows.offsets[at] + 1 : rows.offsets[at] + 5].tobytes(), "big")
+                self._relation(self._relations.reload(*rows.view.by_oid[oid], _ON_TWO_NODES))
+            wanted = (verdicts == KEPT) if wanted is None else wanted & (verdicts == KEPT)
         truncates = np.flatnonzero(rows.types == _T_TRUNCATE).tolist()
         at = 0
         for each in truncates:
@@ -234,7 +249,7 @@ class ChunkWriter:
             at = each + 1
         self._plain_rows(rows.cut(at, rows.count) if at else rows, None if wanted is None else wanted[at:])
 
-    def _truncate(self, rows: _Rows) -> None:
+    def _truncate(self, rows: Rows) -> None:
         """A record of one node that truncates tables: those that have rows on other nodes, too, have to be copied again."""
         record = rows.data.tobytes()
         _, oids = parse_truncate(record, streamed=False)
@@ -250,7 +265,7 @@ class ChunkWriter:
         if single:
             self._record(struct.pack(f">cIB{len(single)}I", b"T", len(single), record[5], *single))
 
-    def _plain_rows(self, rows: _Rows, wanted: Array | None) -> None:
+    def _plain_rows(self, rows: Rows, wanted: Array | None) -> None:
         """Rows without records that truncate."""
         own, numbers = rows.view.numbers
         out, sizes, tables = (
@@ -276,43 +291,40 @@ class ChunkWriter:
         self.bytes += len(data)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Consecutive records with one view: `data`, and their borders in it (count + 1)."""
+class _Records(NamedTuple):
+    """The records of a run: those of all slices, one slice after another. By transaction in the order of the run, its records
+    `[first, stop)` and its slice; `bases`: by slice, its first record; `total`: their number."""
 
-    view: View
-    data: Array
-    offsets: Array
+    first: Array
+    stop: Array
+    source: Array
+    bases: Array
+    total: int
 
-    def cut(self, first: int, stop: int) -> _Rows:
-        """The records `[first, stop)`, with borders from 0 on (int64)."""
-        borders = self.offsets[first : stop + 1].astype(np.int64)
-        return _Rows(self.view, self.data[borders[0] : borders[-1]], borders - borders[0])
+    @classmethod
+    def of(cls, run: LocalRun, slices: Sequence[Transactions]) -> _Records:
+        index = np.empty(len(run.nodes), np.int64)
+        index[np.argsort(run.nodes, kind="stable")] = np.arange(len(run.nodes))
+        bases = np.cumsum([0, *(int(held.stops[-1] - held.starts[0]) for held in slices)])
+        first = np.concatenate([held.starts - held.starts[0] + base for held, base in zip(slices, bases, strict=False)])
+        stop = np.concatenate([held.stops - held.starts[0] + base for held, base in zip(slices, bases, strict=False)])
+        source = np.repeat(np.arange(len(slices)), [len(held.starts) for held in slices])
+        return cls(first[index], stop[index], source[index], bases, int(bases[-1]))
 
-    def fitting(self, first: int, size: int) -> int:
-        """The number of the record before which those from `first` on have at most this size."""
-        found = np.searchsorted(self.offsets, int(self.offsets[first]) + size, side="right")
-        return max(int(found) - 1, first)
 
-    @property
-    def count(self) -> int:
-        return len(self.offsets) - 1
-
-    @property
-    def types(self) -> Array:
-        """The type of each record: uint8."""
-        found: Array = self.data[self.offsets[:-1]]
-        return found
+def _all_rows(held: Transactions) -> Rows:
+    """The records of a slice."""
+    return Rows(held.view, held.data, held.offsets).cut(int(held.starts[0]), int(held.stops[-1]))
 
 
 def _with_rows(held: Transactions) -> Iterator[tuple[int, bytes]]:
     """Number and record of each table of which there are rows."""
     own, _ = held.view.numbers
-    rows = _Rows(held.view, held.data, held.offsets).cut(int(held.starts[0]), int(held.stops[-1]))
+    rows = _all_rows(held)
     return (held.view.by_oid[int(oid)] for oid in _tables_in(rows.data, rows.offsets, own))
 
 
-def _named_in(rows: _Rows) -> set[int]:
+def _named_in(rows: Rows) -> set[int]:
     """The node's own numbers of the tables that records change or truncate."""
     own, _ = rows.view.numbers
     found = set(_tables_in(rows.data, rows.offsets, own).tolist())
@@ -320,19 +332,6 @@ def _named_in(rows: _Rows) -> set[int]:
         record = rows.data[rows.offsets[each] : rows.offsets[each + 1]].tobytes()
         found.update(parse_truncate(record, streamed=False)[1])
     return found & rows.view.by_oid.keys()
-
-
-def _rows_of(part: Part, piece: Piece, at: int) -> Iterator[tuple[int, _Rows]]:
-    """The records of a piece, which begins with the part's record `at`, cut where another view begins; each with its first one's number
-    in the piece."""
-    offsets, data = piece.kept.read()
-    borders = [*part.views[1:], (part.count, part.views[0][1])]
-    for (begin, view), (end, _) in zip(part.views, borders, strict=True):
-        first, stop = max(begin - at, 0), min(end - at, piece.count)
-        if stop - first == piece.count:
-            yield 0, _Rows(view, data, offsets.astype(np.int64))
-        elif stop > first:
-            yield first, _Rows(view, data, offsets).cut(first, stop)
 
 
 def _may_remove(parts: Sequence[Part]) -> bool:
@@ -343,12 +342,9 @@ def _may_remove(parts: Sequence[Part]) -> bool:
 
 def _keys_of(part: Part) -> RowKeys:
     found = RowKeys(np.zeros(part.count, np.uint64), np.zeros(part.count, np.uint64))
-    at = 0
-    for piece in part.pieces:
-        for first, rows in _rows_of(part, piece, at):
-            for column, keys in zip(found, keys_of(rows.data, rows.offsets, rows.view), strict=True):
-                column[at + first : at + first + rows.count] = keys
-        at += piece.count
+    for first, rows in part.rows():
+        for column, keys in zip(found, keys_of(rows.data, rows.offsets, rows.view), strict=True):
+            column[first : first + rows.count] = keys
     return found
 
 
@@ -489,6 +485,7 @@ def warm() -> None:
     own, numbers = view.numbers
     record = np.array(list(b"I\0\0\0\1N\0\1t\0\0\0\0011"), np.uint8)
     offsets = np.array([0, len(record)])
+    late_rows.warm()
     may_remove(record, offsets)
     keys_of(record, offsets, view)
     _tables_in(record, offsets, own)

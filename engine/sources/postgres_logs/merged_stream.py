@@ -25,6 +25,7 @@ from engine.sort.merge import LogMerge
 from engine.sort.merge_records import Closed, Global, InDoubt, LocalRun, Merged, Order, Passed
 from engine.sources.postgres_log.stream import CHUNK_BYTES
 from engine.sources.postgres_logs.consistent_cut import ConsistentCut, CutState, NodeSnapshot
+from engine.sources.postgres_logs.late_rows import LateRows
 from engine.sources.postgres_logs.merged_chunk import ChunkWriter, Numbered
 from engine.sources.postgres_logs.merged_numbers import NEVER, ROOM, MergedNumbers
 from engine.sources.postgres_logs.node_ends import NodeEnds
@@ -147,10 +148,12 @@ class MergedStream:
         self._relations = relations = Relations(catalog, count, rules.keeping.structures())
         self._keeping = rules.keeping
         folder = rules.keeping.folder
-        self._logs = [NodeLog(node, rules.naming, self._merge, relations, folder) for node in range(count)]
+        self._late_rows = late = LateRows(count)
+        late.cover([log.value for log in kept.kept] or after)
+        self._logs = [NodeLog(node, rules.naming, self._merge, relations, late, folder) for node in range(count)]
         for log in self._logs:
             nodes.opened.callback(log.close)
-        self._writer = ChunkWriter(self._logs, relations, CHUNK_BYTES)
+        self._writer = ChunkWriter(self._logs, relations, late, CHUNK_BYTES)
         self._writing: Iterator[None] | None = None
         """Of what the merge has released and is not written yet."""
         self._numbers = numbers
@@ -166,7 +169,7 @@ class MergedStream:
         self._cut: ConsistentCut | None = None
         self.cut_position: Lsn | None = None
         """The position of the last cut that is complete."""
-        self._asked_s = 0.0
+        self._asked_s = self._rows_asked_s = 0.0
         self.state = StreamState({}, frozenset(), 0, 0.0)
         """As of at most _STATE_S before the last read. It may be read by any thread."""
         self._marked: list[int] = [0] * count
@@ -176,6 +179,7 @@ class MergedStream:
         self._write_position([(node, Lsn(position)) for node, position in enumerate(after)])
         nodes.ends.ask()
         self._merge.ask_marks()
+        late.ask(after)
 
     @property
     def verified(self) -> bool:
@@ -308,17 +312,21 @@ class MergedStream:
         for _ in self._writing or ():
             return  # A chunk is made, and more follow.
         self._writing = None
-        if self._merge.wants_marks():
-            self._merge.ask_marks()
-            self._nodes.ends.ask()
         now = time.monotonic()
+        included = self._merge.released_to()
+        self._late_rows.advance(included)
+        due = now >= self._rows_asked_s + _TELL_S and self._late_rows.wants_ends() and not self._merge.is_asking
+        if due or self._merge.wants_marks():
+            self._rows_asked_s = now
+            self._merge.ask_marks()
+            self._late_rows.ask(included)
+            self._nodes.ends.ask()
         if now >= self.state.at_s + _STATE_S:
             read = dict(zip(self._nodes.names, self._merge.reads(), strict=True))
             away = self._away()
             # Ends of logs are taken of all nodes, so while one is away the merge waits for every one.
             late = self.waits_for if not away else self._names(self._late()).union(away)
             self.state = self.state.next(read, late, self._merge.held_since(), away)
-        included = self._merge.released_to()
         # A wait may be for a position of a node.
         if self._numbers.is_due(included) or time.monotonic() >= self._told.at_s + _TELL_S:
             self._tell(included)
@@ -355,6 +363,7 @@ class MergedStream:
                 self._numbers.place(self._first, ends)
                 self._first = 0
             self._merge.marked(ends)
+            self._late_rows.give(ends)
             self._mark(ends)
         asked = self._requested.step()
         if asked is not None:
@@ -465,7 +474,7 @@ class MergedStream:
         A part that is prepared has to come again in a session that begins before its transaction, so its node's log is kept.
         """
         read = [(node, Lsn(now)) for node, now in enumerate(included) if now > self._told.read[node]]
-        kept = self._merge.releases_log()
+        kept = self._late_rows.held(self._merge.releases_log())
         if read or self._told.closed or kept != self._told.kept:
             self._told.kept = kept
             self._write_position(read, tuple(map(Lsn, kept)))

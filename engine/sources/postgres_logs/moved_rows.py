@@ -41,6 +41,7 @@ def keys_of(data: Array, offsets: Array, view: View) -> RowKeys:
 
     Args:
         data, offsets: records and their borders (count + 1). view: their structures, whose columns of the replica identity are the key.
+            Rows of tables that only one node has count as none.
     """
     count = len(offsets) - 1
     found = RowKeys(np.zeros(count, np.uint64), np.zeros(count, np.uint64))
@@ -160,7 +161,7 @@ def _hash_all(
             continue
         oid = _be32(data, p + 1)
         table = int(np.searchsorted(owns, oid))
-        if table >= owns.size or owns[table] != oid:
+        if table >= owns.size or owns[table] != oid or not flags[table].any():
             continue
         at = p + 5
         if kind != _T_INSERT and data[at] in (_T_KEY, _T_OLD):

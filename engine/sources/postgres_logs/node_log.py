@@ -19,6 +19,8 @@ from engine.platform.compiled import Array
 from engine.records.two_phase import two_phase_of
 from engine.sort.merge import LogMerge
 from engine.sort.merge_records import Entry, EntryKind
+from engine.sources.postgres_logs.late_rows import LateRows
+from engine.sources.postgres_logs.moved_rows import keys_of
 from engine.sources.postgres_logs.own_rows import OwnRows
 from engine.sources.postgres_logs.relations import Relations, View
 from engine.sources.postgres_logs.repeated import Repeated
@@ -99,6 +101,35 @@ class Piece:
     kept: Kept
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Consecutive records with one view: `data`, and their borders in it (count + 1)."""
+
+    view: View
+    data: Array
+    offsets: Array
+
+    def cut(self, first: int, stop: int) -> Rows:
+        """The records `[first, stop)`, with borders from 0 on (int64)."""
+        borders = self.offsets[first : stop + 1].astype(np.int64)
+        return Rows(self.view, self.data[borders[0] : borders[-1]], borders - borders[0])
+
+    def fitting(self, first: int, size: int) -> int:
+        """The number of the record before which those from `first` on have at most this size."""
+        found = np.searchsorted(self.offsets, int(self.offsets[first]) + size, side="right")
+        return max(int(found) - 1, first)
+
+    @property
+    def count(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def types(self) -> Array:
+        """The type of each record: uint8."""
+        found: Array = self.data[self.offsets[:-1]]
+        return found
+
+
 @dataclass(slots=True)
 class Part:
     """A transaction that is kept by itself, from BEGIN to COMMIT or PREPARE. `views`: the structures of its rows, each from one of its
@@ -112,6 +143,25 @@ class Part:
     @property
     def memory_bytes(self) -> int:
         return sum(piece.kept.memory_bytes for piece in self.pieces)
+
+    def rows(self) -> Iterator[tuple[int, Rows]]:
+        """Its records, cut where another view begins; each with the number of its first one."""
+        at = 0
+        for piece in self.pieces:
+            for first, rows in self.rows_of(piece, at):
+                yield at + first, rows
+            at += piece.count
+
+    def rows_of(self, piece: Piece, at: int) -> Iterator[tuple[int, Rows]]:
+        """The same of a piece, which begins with the record `at`, with numbers in the piece."""
+        offsets, data = piece.kept.read()
+        borders = [*self.views[1:], (self.count, self.views[0][1])]
+        for (begin, view), (end, _) in zip(self.views, borders, strict=True):
+            first, stop = max(begin - at, 0), min(end - at, piece.count)
+            if stop - first == piece.count:
+                yield 0, Rows(view, data, offsets.astype(np.int64))
+            elif stop > first:
+                yield first, Rows(view, data, offsets).cut(first, stop)
 
     def drop(self) -> None:
         """Its rows are not needed any more."""
@@ -168,13 +218,20 @@ class NodeLog:
     """The transactions of one node, on their way through the merge. Used by one thread."""
 
     def __init__(
-        self, node: int, naming: Naming, merge: LogMerge, relations: Relations, folder: Path | None = None
+        self,
+        node: int,
+        naming: Naming,
+        merge: LogMerge,
+        relations: Relations,
+        late: LateRows,
+        folder: Path | None = None,
     ) -> None:
-        """`folder`: see Spool."""
+        """`late`: is given what is in the merged log already. `folder`: see Spool."""
         self._node = node
         self._spool = Spool(folder)
         self._relations = relations
-        self._view = View(node, {})
+        self._late = late
+        self._view = relations.nothing_of(node)
         self._naming = naming
         self._merge = merge
         self._runs: deque[_Run] = deque()
@@ -221,7 +278,7 @@ class NodeLog:
         if self._open is not None:
             self.held_bytes -= self._open.memory_bytes
             self._open.drop()
-        self._open, self._named, self._view = None, None, View(self._node, {})
+        self._open, self._named, self._view = None, None, self._relations.nothing_of(self._node)
         self._repeated = Repeated(read, self._is_prepared, self._announce)
 
     def _is_prepared(self, gid: str) -> bool:
@@ -255,8 +312,8 @@ class NodeLog:
             self._keep(chunk, first, chunk.count)
 
     def _unnamed(self, chunk: RecordChunk, at: int, stop: int) -> int:
-        """Which control record begins the first transaction that a row names; `stop` if none does. From `at` to before `stop` they are BEGIN
-        and COMMIT of each."""
+        """Which control record begins the first transaction that a row names; `stop` if none does. From `at` to before `stop` they are
+        BEGIN and COMMIT of each."""
         if self._own is None or stop == at:
             return stop
         ordinals = chunk.controls["ordinal"]
@@ -313,6 +370,9 @@ class NodeLog:
         places = self._next + 2 * np.arange(len(ends))
         self._next += 2 * len(ends)
         known = self._merge.add_commits(self._node, ends, commits["time_us"].copy(), places)
+        if known and self._view.has_scattered:
+            borders = chunk.offsets[int(begins["ordinal"][0]) : int(commits["ordinal"][known - 1]) + 2]
+            self._late.note(self._node, keys_of(chunk.data, borders.astype(np.int64), self._view))
         if known < len(ends):
             starts, stops = begins["ordinal"][known:], commits["ordinal"][known:] + 1
             first = int(starts[0])
@@ -370,7 +430,7 @@ class NodeLog:
         else:
             single = (np.array([value], np.int64) for value in (end, time_us, place))
             if self._merge.add_commits(self._node, *single):
-                self.take_part(place).drop()
+                self._drop_known(place)
 
     def _note(self, ends: Sequence[int] | Array, xids: Sequence[int] | Array) -> None:
         self._commits.append((ends, xids))
@@ -380,8 +440,19 @@ class NodeLog:
 
     def _add(self, entry: Entry) -> None:
         unneeded = self._merge.add(self._node, entry)
-        if unneeded is not None:
+        if unneeded is None:
+            return
+        if entry.kind is EntryKind.ROLLBACK_PREPARED or (entry.kind is EntryKind.PREPARE and unneeded != entry.place):
             self.take_part(unneeded).drop()
+        else:
+            self._drop_known(unneeded)
+
+    def _drop_known(self, place: int) -> None:
+        """A part is in the merged log already."""
+        part = self.take_part(place)
+        for _, rows in part.rows():
+            self._late.note(self._node, keys_of(rows.data, rows.offsets, rows.view))
+        part.drop()
 
     def _keep(self, chunk: RecordChunk, first: int, stop: int) -> None:
         if self._open is not None and stop > first:

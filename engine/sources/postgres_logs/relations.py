@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -52,10 +52,13 @@ class Numbers(Protocol):
 class View:
     """What a node has announced up to some place in its log. Immutable; rows keep the view that holds for them."""
 
-    def __init__(self, node: int, records: Mapping[int, tuple[int, bytes]]) -> None:
-        """`records`: by the node's own number of a table, its number in the merged log and its record there."""
+    def __init__(self, node: int, records: Mapping[int, tuple[int, bytes]], scattered: Collection[int] = ()) -> None:
+        """`records`: by the node's own number of a table, its number in the merged log and its record there. `scattered`: the numbers of
+        tables that several nodes have; it may get more."""
         self.node = node
         self._records = records
+        self._scattered = scattered
+        self._keys: tuple[int, Array] | None = None
 
     @property
     def by_oid(self) -> Mapping[int, tuple[int, bytes]]:
@@ -63,7 +66,7 @@ class View:
         return self._records
 
     def with_table(self, oid: int, number: int, record: bytes) -> View:
-        return View(self.node, {**self._records, oid: (number, record)})
+        return View(self.node, {**self._records, oid: (number, record)}, self._scattered)
 
     @cached_property
     def records(self) -> tuple[tuple[int, bytes], ...]:
@@ -76,12 +79,24 @@ class View:
         pairs = sorted((oid, number) for oid, (number, _) in self._records.items())
         return np.array([pair[0] for pair in pairs], np.int64), np.array([pair[1] for pair in pairs], np.int64)
 
-    @cached_property
+    @property
+    def has_scattered(self) -> bool:
+        """Whether several nodes have one of these tables."""
+        return bool(self.keys.any())
+
+    @property
     def keys(self) -> Array:
-        """Which columns are a table's replica identity: bool, by table in the order of `numbers`, and by column."""
+        """Which columns are the replica identity of a table that several nodes have: bool, by table in the order of `numbers`, and by
+        column."""
+        count = len(self._scattered)
+        if self._keys is None or self._keys[0] != count:
+            self._keys = count, self._find_keys()
+        return self._keys[1]
+
+    def _find_keys(self) -> Array:
         columns = [
-            [column.identity for column in parse_relation(self._records[oid][1]).columns]
-            for oid in self.numbers[0].tolist()
+            [column.identity for column in parse_relation(record).columns] if number in self._scattered else []
+            for number, record in (self._records[oid] for oid in self.numbers[0].tolist())
         ]
         found = np.zeros((len(columns), max(map(len, columns), default=0)), np.bool_)
         for row, identity in enumerate(columns):
@@ -110,12 +125,20 @@ class Relations:
         self._numbers = numbers
         self._nodes = range(nodes)
         self._known: dict[tuple[int, bytes], tuple[int, int, bytes]] = {}
+        self._announced: dict[int, set[int]] = {}
+        """By the table's number, the nodes that have announced it."""
+        self._scattered: set[int] = set()
+        """The numbers of tables that several nodes have."""
         self._last: dict[int, bytes] = {}
         """The last record of each table in this session's merged log, by its number there."""
         self.present = dict(present or {})
         """By the table's number."""
         self.is_changed = False
         """Whether `present` has been changed. The user sets it back."""
+
+    def nothing_of(self, node: int) -> View:
+        """The view of a node that has announced nothing."""
+        return View(node, {}, self._scattered)
 
     def announced(self, node: int, payload: bytes, view: View) -> View:
         """The view of a node after this relation record."""
@@ -164,6 +187,10 @@ class Relations:
     def _translated(self, node: int, payload: bytes) -> tuple[int, int, bytes]:
         announced = parse_relation(payload)
         number = self._numbers.relation(announced.name)
+        nodes = self._announced.setdefault(number, set())
+        nodes.add(node)
+        if len(nodes) > 1 or self._numbers.nodes_of(announced.name) > 1:
+            self._scattered.add(number)
         columns = tuple(
             replace(c, type_oid=self._numbers.type(node, c.type_oid, announced.name)) for c in announced.columns
         )

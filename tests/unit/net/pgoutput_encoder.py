@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
 
 import numpy as np
@@ -78,8 +78,8 @@ def rollback_prepared(prepare_end: int, end: int, xid: int, gid: bytes, time_us:
     return b"r" + struct.pack(">BQQqqI", 0, prepare_end, end, *times, xid) + gid + b"\0"
 
 
-def relation(oid: int, columns: Sequence[str], xid: int = 0) -> bytes:
-    body = b"".join(b"\0" + name.encode() + b"\0" + struct.pack(">Ii", 25, -1) for name in columns)
+def relation(oid: int, columns: Sequence[str], xid: int = 0, key: Collection[str] = ()) -> bytes:
+    body = b"".join(bytes([name in key]) + name.encode() + b"\0" + struct.pack(">Ii", 25, -1) for name in columns)
     return b"R" + _xid(xid) + struct.pack(">I", oid) + b"public\0t\0d" + struct.pack(">h", len(columns)) + body
 
 

@@ -101,7 +101,7 @@ class Log:
     def _ended(self, rows: Iterable[bytes], columns: Sequence[str], last: bytes) -> int:
         if tuple(columns) != self.columns:
             self.columns = tuple(columns)
-            self._add(pgoutput.relation(self.oid, columns))
+            self._add(pgoutput.relation(self.oid, columns, key=["id"]))
         self.records.extend(rows)
         self._add(last)
         end = self.end + 20
@@ -281,7 +281,7 @@ def merged(
     rules = MergeRules(order, naming, keeping)
     with closing(
         MergedStream(
-            NodeStreams(names, given, *rounds, opened), rules, SameNumbers(), MergedNumbers(after.value), last.logs
+            NodeStreams(names, given, *rounds, opened), rules, SameNumbers({"t"}), MergedNumbers(after.value), last.logs
         )
     ) as stream:
         yield stream

@@ -88,7 +88,10 @@ def histories(draw: st.DrawFn) -> History:
             records = list(rows)
             if chance.random() < 0.3:
                 wide = [log.insert(f"wide {number} {row}", "v", "w") for row in range(2)]
-                change = pgoutput.relation(log.oid, ["id", "v", "w"]), pgoutput.relation(log.oid, columns[log.node])
+                change = (
+                    pgoutput.relation(log.oid, ["id", "v", "w"], key=["id"]),
+                    pgoutput.relation(log.oid, columns[log.node], key=["id"]),
+                )
                 records = [*rows, change[0], *wide, change[1], *rows_of(log, f"again {number}", 2)]
                 rows = [record for record in records if record[:1] == b"I"]
             end = log.local(records, columns=columns[log.node])

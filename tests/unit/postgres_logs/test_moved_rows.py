@@ -30,6 +30,7 @@ VIEW = View(
         )
         for oid, number, name in ((7, 1007, "one"), (9, 1009, "two"))
     },
+    {1007, 1009},
 )
 
 

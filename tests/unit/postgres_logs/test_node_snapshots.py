@@ -12,6 +12,7 @@ from engine.model.source import RecordChunk
 from engine.records.scan import find_controls
 from engine.sort.merge import LogMerge
 from engine.sources.postgres_logs.consistent_cut import NodeSnapshot
+from engine.sources.postgres_logs.late_rows import LateRows
 from engine.sources.postgres_logs.node_log import Naming, NodeLog
 from engine.sources.postgres_logs.relations import Relations
 from tests.pg.postgres_logs.nodes import SameNumbers
@@ -48,7 +49,8 @@ def committed(*xids: int) -> NodeLog:
     relations = {
         int(c["ordinal"]): records[int(c["ordinal"])] for c in controls if records[int(c["ordinal"])][:1] == b"R"
     }
-    log = NodeLog(0, Naming(re.compile("(?P<gtid>.*)"), None, ("n",)), LogMerge(1), Relations(SameNumbers(), 1))
+    naming = Naming(re.compile("(?P<gtid>.*)"), None, ("n",))
+    log = NodeLog(0, naming, LogMerge(1), Relations(SameNumbers(), 1), LateRows(1))
     log.feed(RecordChunk(data, offsets, controls, relations, Lsn(10 * len(xids))))
     return log
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0038_nodes_away"
-down_revision = "0037_verification_budgets"
+revision = "0039_nodes_away"
+down_revision = "0038_staging_tables"
 branch_labels = None
 depends_on = None
 

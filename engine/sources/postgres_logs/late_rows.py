@@ -1,0 +1,233 @@
+"""Changes of rows that have moved to another node since: late ones, which are left out of the merged log.
+
+An application moves a row by a delete on one node and then an insert with the same key on another one. If these are ordinary
+transactions, nothing but the key relates them, and the insert may be merged first. The changes of the earlier row that follow would then
+be taken for ones of the new row. So the nodes on which rows arrived are kept by key, and what a node does to a row that is on another one
+by then is late.
+
+A key is needed until every other node is merged up to an end of its log that was taken after the row had arrived: what was committed there
+before is merged then. Up to there nodes keep their logs, and a session that begins again reads from there, so that it knows these keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.platform.compiled import Array, kernel
+from engine.sources.postgres_logs.moved_rows import RowKeys
+
+KEPT, LATE, DOUBTFUL = range(3)
+"""Verdicts: the change is written; it is left out; which row it is of is not known, so its table has to be copied again."""
+_KEYS = 500_000
+"""Keys of arrived rows after which the older ones are forgotten, if they are not needed. A few minutes of inserts protect applications that
+insert a moved row before they delete the old one. 16 MiB. Not measured."""
+_MOST_KEYS = 8_000_000
+"""Keys that are kept at most while a node is not merged: 256 MiB. Not measured."""
+_EMPTY = np.uint64(0)
+"""In place of a key."""
+_ONE = np.uint64(1)
+_LEAST_SLOTS = 1 << 12
+
+
+class _Keys:
+    """By key (a hash, uint64), the nodes that have a row with it: bits. An open-addressing table, at most half full."""
+
+    def __init__(self) -> None:
+        self.count = np.zeros(1, np.int64)
+        self.keys = np.zeros(_LEAST_SLOTS, np.uint64)
+        self.nodes = np.zeros(_LEAST_SLOTS, np.uint64)
+
+    def make_room(self, more: int) -> None:
+        """For so many further keys."""
+        slots = len(self.keys)
+        while slots < 2 * (int(self.count[0]) + more):
+            slots *= 2
+        if slots > len(self.keys):
+            keys, nodes = self.keys, self.nodes
+            self.keys, self.nodes = np.zeros(slots, np.uint64), np.zeros(slots, np.uint64)
+            self.count[0] = 0
+            _put_all(keys, nodes, self.keys, self.nodes, self.count)
+
+
+class LateRows:
+    """The keys of rows of tables on several nodes that arrived lately. Used by one thread."""
+
+    def __init__(self, nodes: int, keys: int = _KEYS, most: int = _MOST_KEYS) -> None:
+        """`nodes`: their number; `keys`, `most`: see _KEYS and _MOST_KEYS."""
+        self._limit, self._most = keys, most
+        self._new, self._old = _Keys(), _Keys()
+        self._old_needed = False
+        """Whether a key of `_old` may be needed still."""
+        self._old_asked = False
+        """Whether the round of ends that is being taken, or waited for, was asked for after `_old` had got its last key."""
+        self._arrived = False
+        """Whether rows have arrived since the last round was asked for."""
+        self._starts: list[int] = []
+        """By node, up to where it was merged when the current round was asked for; empty: there is none."""
+        self._ends: Sequence[int] | None = None
+        self._covered = [0] * nodes
+        self._doubtful = np.zeros(nodes, np.bool_)
+        """Nodes whose changes may be late, while keys that are needed were forgotten."""
+
+    def judge(self, keys: RowKeys, first: Array, stop: Array, nodes: Array) -> Array | None:
+        """Process changes in their order in the merged log.
+
+        Args:
+            keys: of all records. first, stop, nodes: by transaction, its records `[first, stop)`, and its node.
+
+        Returns: a verdict for each record (uint8), or None if all are KEPT.
+        """
+        if not (keys.before.any() or keys.after.any()):
+            return None
+        self._make_room(len(keys.after))
+        found = np.zeros(len(keys.after), np.uint8)
+        new, old = self._new, self._old
+        arrived = _judge(
+            keys.before, keys.after, first, stop, nodes.astype(np.uint64), self._doubtful,
+            new.keys, new.nodes, new.count, old.keys, old.nodes, found,
+        )  # fmt: skip
+        self._arrived |= bool(arrived)
+        return found if found.any() else None
+
+    def note(self, node: int, keys: RowKeys) -> None:
+        """Process changes of a node that are in the merged log already: of a session that reads them again."""
+        self._make_room(len(keys.after))
+        new, old = self._new, self._old
+        _note(keys.before, keys.after, np.uint64(node), new.keys, new.nodes, new.count, old.keys, old.nodes)
+        self._arrived = True
+
+    def wants_ends(self) -> bool:
+        """Whether the ends of the nodes' logs should be taken, to forget keys."""
+        return not self._starts and (self._arrived or (self._old_needed and not self._old_asked))
+
+    def ask(self, merged: Sequence[int]) -> None:
+        """The ends of all logs are taken from here on. `merged`: by node, up to where it is merged."""
+        if not self._starts:
+            self._starts, self._ends = list(merged), None
+            self._arrived, self._old_asked = False, True
+
+    def give(self, ends: Sequence[int]) -> None:
+        """The ends, each taken after the last `ask`."""
+        if self._starts and self._ends is None:
+            self._ends = ends
+
+    def advance(self, merged: Sequence[int]) -> None:
+        """The nodes are merged up to these positions."""
+        if self._ends is None or any(now < end for now, end in zip(merged, self._ends, strict=True)):
+            return
+        self._covered = [max(pair) for pair in zip(self._covered, self._starts, strict=True)]
+        self._starts, self._ends = [], None
+        self._old_needed &= not self._old_asked
+        self._doubtful[:] = False
+
+    def held(self, positions: Sequence[int]) -> list[int]:
+        """Of positions up to which nodes may release their logs, those that leave what a further session has to read again."""
+        if not (self._arrived or self._starts):
+            return list(positions)
+        return [min(pair) for pair in zip(positions, self._covered, strict=True)]
+
+    def cover(self, merged: Sequence[int]) -> None:
+        """No row that arrived up to these positions is known or needed: a session begins."""
+        self._covered = list(merged)
+
+    def _make_room(self, more: int) -> None:
+        count = int(self._new.count[0])
+        if count >= self._limit and not self._old_needed:
+            self._old, self._new = self._new, _Keys()
+            self._old_needed, self._old_asked = True, False
+        elif count + int(self._old.count[0]) >= self._most:
+            self._old, self._new = self._new, _Keys()
+            self._old_needed, self._old_asked = True, False
+            # A round that began before does not say when the keys that are forgotten here are not needed any more.
+            self._starts, self._ends = [], None
+            self._doubtful[:] = True
+        self._new.make_room(more)
+
+
+@kernel
+def _slot(keys: Array, key: Any) -> int:
+    """Where a key is, or would be."""
+    mask = np.uint64(keys.size - 1)
+    at = (key ^ (key >> np.uint64(32))) & mask
+    while keys[at] != 0 and keys[at] != key:
+        at = (at + np.uint64(1)) & mask
+    return np.int64(at)  # type: ignore[return-value]
+
+
+@kernel
+def _put_all(keys: Array, nodes: Array, into_keys: Array, into_nodes: Array, count: Array) -> None:
+    for at in range(keys.size):
+        if keys[at] != 0:
+            slot = _slot(into_keys, keys[at])
+            into_keys[slot], into_nodes[slot] = keys[at], nodes[at]
+            count[0] += 1
+
+
+@kernel
+def _own_slot(keys: Array, nodes: Array, count: Array, old_keys: Array, old_nodes: Array, key: Any, make: bool) -> int:
+    """Where a key is in the newer table, to which it is moved; -1 if it is in none and is not to be made."""
+    at = _slot(keys, key)
+    if keys[at] == key:
+        return at
+    earlier = _slot(old_keys, key)
+    known = old_keys[earlier] == key
+    if not (known or make):
+        return -1
+    keys[at], nodes[at] = key, old_nodes[earlier] if known else np.uint64(0)
+    count[0] += 1
+    return at
+
+
+@kernel
+def _judge(
+    before: Array, after: Array, first: Array, stop: Array, nodes: Array, doubtful: Array,
+    keys: Array, on: Array, count: Array, old_keys: Array, old_on: Array, found: Array,
+) -> bool:  # fmt: skip
+    """Fill the verdicts; returns whether a row has arrived anywhere."""
+    arrived = False
+    for k in range(first.size):
+        bit = np.uint64(1) << nodes[k]
+        for i in range(first[k], stop[k]):
+            if before[i] != 0:
+                at = _own_slot(keys, on, count, old_keys, old_on, before[i], False)
+                if at < 0 and doubtful[nodes[k]]:
+                    found[i] = DOUBTFUL
+                if at >= 0 and on[at] != bit:
+                    late = (on[at] & bit) == 0 and (after[i] == 0 or after[i] == before[i])
+                    found[i] = LATE if late else DOUBTFUL
+                if at >= 0 and after[i] != before[i]:
+                    on[at] &= ~bit
+            if after[i] != 0 and after[i] != before[i] and found[i] != LATE:
+                at = _own_slot(keys, on, count, old_keys, old_on, after[i], True)
+                if (on[at] & ~bit) != 0:
+                    found[i] = DOUBTFUL
+                on[at] |= bit
+                arrived = True
+    return arrived
+
+
+@kernel
+def _note(
+    before: Array, after: Array, node: Any, keys: Array, on: Array, count: Array, old_keys: Array, old_on: Array
+) -> None:
+    bit = np.uint64(1) << node
+    for i in range(before.size):
+        if before[i] != 0 and after[i] != before[i]:
+            at = _own_slot(keys, on, count, old_keys, old_on, before[i], False)
+            if at >= 0:
+                on[at] &= ~bit
+        if after[i] != 0 and after[i] != before[i]:
+            on[_own_slot(keys, on, count, old_keys, old_on, after[i], True)] |= bit
+
+
+def warm() -> None:
+    """Compile the kernels."""
+    late = LateRows(1)
+    one = np.ones(1, np.uint64)
+    late.note(0, RowKeys(one, one))
+    late.judge(RowKeys(one, one), np.zeros(1, np.int64), np.ones(1, np.int64), np.zeros(1, np.uint8))
+    keys = _Keys()
+    keys.make_room(_LEAST_SLOTS)

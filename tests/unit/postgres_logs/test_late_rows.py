@@ -1,0 +1,244 @@
+"""Rows that ordinary transactions move between nodes, against a model: in whatever order their logs are merged, the copy has the rows that
+are there, or its table is to be copied again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.sources.postgres_logs.late_rows import DOUBTFUL, KEPT, LATE, LateRows
+from engine.sources.postgres_logs.moved_rows import RowKeys
+
+KEYS = 4
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the row with the key `before` to one with `after`; 0: there is none."""
+
+    before: int
+    after: int
+    value: int
+
+
+@dataclass
+class Nodes:
+    """Nodes of which each row is on one at a time, the logs that they have written, and a copy that is merged from them."""
+
+    count: int
+    moves_again: bool
+    """Whether a row may move before the logs are merged up to its last move."""
+    keys: int = 100
+    logs: list[list[Change]] = field(init=False)
+    merged: list[int] = field(init=False)
+    rows: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By key, node and value."""
+    free: set[int] = field(default_factory=set)
+    """Keys of rows that were deleted, which may arrive on another node."""
+    moved: dict[int, list[int]] = field(default_factory=dict)
+    """By key, the ends of all logs when its row arrived."""
+    copy: dict[int, int] = field(default_factory=dict)
+    doubtful: bool = False
+    values: int = 0
+
+    def __post_init__(self) -> None:
+        self.logs = [[] for _ in range(self.count)]
+        self.merged = [0] * self.count
+        for key in range(1, KEYS + 1):
+            self.rows[key] = key % self.count, 0
+            self.copy[key] = 0
+        self.late = self._session()
+
+    def _session(self) -> LateRows:
+        late = LateRows(self.count, keys=self.keys, most=10**6)
+        late.cover(self.merged)
+        return late
+
+    def write(self, key: int, chance: random.Random) -> None:
+        """Delete the row with this key, change it, or insert it on some node."""
+        if key not in self.rows:
+            if not self.moves_again and not self._is_merged(self.moved.get(key, [])):
+                return
+            self._insert(key, chance.randrange(self.count))
+            return
+        node, _ = self.rows[key]
+        self.values += 1
+        if chance.random() < 0.5:
+            self.rows[key] = node, self.values
+            self.logs[node].append(Change(key, key, self.values))
+        else:
+            del self.rows[key]
+            self.logs[node].append(Change(key, 0, 0))
+
+    def _insert(self, key: int, node: int) -> None:
+        self.values += 1
+        self.rows[key] = node, self.values
+        self.logs[node].append(Change(0, key, self.values))
+        self.moved[key] = [len(log) for log in self.logs]
+
+    def _is_merged(self, ends: list[int]) -> bool:
+        return all(end <= now for end, now in zip(ends, self.merged, strict=False))
+
+    def merge(self, node: int, count: int) -> None:
+        """Merge the next changes of a node."""
+        changes = self.logs[node][self.merged[node] : self.merged[node] + count]
+        if not changes:
+            return
+        self.merged[node] += len(changes)
+        ends = np.arange(len(changes))
+        verdicts = self.late.judge(keys_of(changes), ends, ends + 1, np.full(len(changes), node))
+        for change, verdict in zip(changes, [KEPT] * len(changes) if verdicts is None else verdicts, strict=True):
+            self.doubtful |= bool(verdict == DOUBTFUL)
+            if verdict != KEPT:
+                continue
+            if change.before:
+                del self.copy[change.before]
+            if change.after:
+                self.copy[change.after] = change.value
+
+    def take_ends(self) -> None:
+        self.late.ask(self.merged)
+        self.late.give([len(log) for log in self.logs])
+
+    def restart(self) -> None:
+        """Another session reads what the nodes have kept, of which it knows what is merged."""
+        begins = self.late.held(self.merged)
+        self.late = self._session()
+        self.late.cover(begins)
+        for node, (begin, end) in enumerate(zip(begins, self.merged, strict=True)):
+            self.late.note(node, keys_of(self.logs[node][begin:end]))
+
+    def step(self, kind: str, chance: random.Random) -> None:
+        if kind == "write":
+            self.write(chance.randint(1, KEYS), chance)
+        elif kind == "merge":
+            self.merge(chance.randrange(self.count), chance.randint(1, 3))
+        elif kind == "ends" and self.late.wants_ends():
+            self.take_ends()
+        elif kind == "restart":
+            self.restart()
+        self.late.advance(self.merged)
+
+
+def keys_of(changes: list[Change]) -> RowKeys:
+    return RowKeys(
+        np.array([change.before for change in changes], np.uint64),
+        np.array([change.after for change in changes], np.uint64),
+    )
+
+
+def assert_copied(nodes: Nodes) -> None:
+    for node in range(nodes.count):
+        nodes.merge(node, 10**6)
+    assert nodes.copy == {key: value for key, (_, value) in nodes.rows.items()}
+
+
+kinds = st.lists(st.sampled_from(["write", "write", "write", "merge", "merge", "ends", "restart"]), max_size=60)
+
+
+@settings(deadline=None)
+@given(kinds, st.integers(2, 3), st.sampled_from([1, 2, 100]), st.integers(0, 10**6))
+def test_rows_that_move_once_before_the_logs_are_merged_are_where_they_are(
+    steps: list[str], count: int, keys: int, seed: int
+) -> None:
+    nodes, chance = Nodes(count, moves_again=False, keys=keys), random.Random(seed)
+    for kind in steps:
+        nodes.step(kind, chance)
+    assert_copied(nodes)
+    assert not nodes.doubtful
+
+
+@settings(deadline=None)
+@given(kinds, st.integers(2, 4), st.sampled_from([1, 2, 100]), st.integers(0, 10**6))
+def test_rows_that_move_again_and_again_are_where_they_are_or_doubtful(
+    steps: list[str], count: int, keys: int, seed: int
+) -> None:
+    nodes, chance = Nodes(count, moves_again=True, keys=keys), random.Random(seed)
+    try:
+        for kind in steps:
+            nodes.step(kind, chance)
+        assert_copied(nodes)
+    except (KeyError, AssertionError):
+        if not nodes.doubtful:
+            raise
+
+
+def judged(late: LateRows, node: int, *changes: Change) -> list[int]:
+    ends = np.arange(len(changes))
+    found = late.judge(keys_of(list(changes)), ends, ends + 1, np.full(len(changes), node))
+    return [KEPT] * len(changes) if found is None else found.tolist()
+
+
+def test_what_a_node_did_to_a_row_before_it_left_is_late_once_it_has_arrived_elsewhere() -> None:
+    late = LateRows(2)
+    assert judged(late, 1, Change(0, 7, 1), Change(7, 7, 2)) == [KEPT, KEPT]
+    assert judged(late, 0, Change(7, 7, 3), Change(7, 0, 0), Change(8, 0, 0)) == [LATE, LATE, KEPT]
+    assert judged(late, 1, Change(7, 7, 4), Change(7, 0, 0)) == [KEPT, KEPT]
+    assert judged(late, 0, Change(7, 0, 0)) == [LATE]
+    assert judged(late, 0, Change(0, 7, 5)) == [KEPT]
+
+
+@pytest.mark.parametrize(
+    "change", [Change(0, 7, 1), Change(7, 9, 1)], ids=["inserted on two nodes", "late, to a new key"]
+)
+def test_a_change_of_which_the_row_is_not_known_is_doubtful(change: Change) -> None:
+    late = LateRows(2)
+    assert judged(late, 1, Change(0, 7, 1)) == [KEPT]
+    assert judged(late, 0, change) == [DOUBTFUL]
+
+
+def test_keys_that_are_needed_are_kept_beyond_the_limit_and_others_are_forgotten() -> None:
+    late = LateRows(2, keys=10)
+    for key in range(1, 50):
+        judged(late, 1, Change(0, key, 1))
+    assert judged(late, 0, *(Change(key, 0, 0) for key in range(1, 50))) == [LATE] * 49
+    late.ask([0, 49])
+    late.give([60, 49])
+    late.advance([59, 49])
+    assert late.held([59, 49]) == [0, 0]
+    late.advance([60, 49])
+    assert late.held([60, 49]) == [60, 49]
+    for key in range(100, 130):
+        judged(late, 1, Change(0, key, 1))
+        late.ask([60, key])
+        late.give([60, key])
+        late.advance([60, key])
+    assert judged(late, 0, Change(1, 0, 0), Change(129, 0, 0)) == [KEPT, LATE]
+
+
+def test_what_may_be_late_is_doubtful_once_needed_keys_are_forgotten() -> None:
+    late = LateRows(2, keys=5, most=20)
+    for key in range(1, 40):
+        judged(late, 1, Change(0, key, 1))
+    assert judged(late, 0, Change(1, 0, 0), Change(99, 99, 1), Change(39, 0, 0)) == [DOUBTFUL, DOUBTFUL, LATE]
+    assert late.wants_ends()
+    late.ask([1, 40])
+    late.give([5, 40])
+    late.advance([5, 40])
+    assert judged(late, 0, Change(1, 0, 0)) == [KEPT]
+
+
+def test_a_round_that_began_before_a_key_arrived_does_not_make_it_forgotten() -> None:
+    late = LateRows(2, keys=1)
+    late.ask([0, 0])
+    late.give([5, 0])
+    judged(late, 1, Change(0, 1, 1))
+    judged(late, 1, Change(0, 2, 1))
+    late.advance([5, 2])
+    judged(late, 1, Change(0, 3, 1))
+    assert judged(late, 0, Change(1, 0, 0)) == [LATE]
+
+
+def test_many_keys_do_not_take_each_others_place() -> None:
+    chance = random.Random(1)
+    keys = list({chance.getrandbits(64) | 1 for _ in range(20_000)})
+    late = LateRows(2)
+    for at in range(0, len(keys), 100):
+        judged(late, 0, *(Change(0, key, 1) for key in keys[at : at + 50]))
+    expected = [LATE if at % 100 < 50 else KEPT for at in range(len(keys))]
+    assert judged(late, 1, *(Change(key, 0, 0) for key in keys)) == expected
