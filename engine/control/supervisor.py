@@ -47,7 +47,7 @@ from engine.tables.copy_admission import CopyAdmission
 from engine.tables.parking import TableParking
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Evidence, Reporter
-from engine.tables.schema_change import condition_of
+from engine.tables.schema_change import change_of_rows
 from engine.tables.selections import needs_new_run
 from engine.tables.start_point import (
     StartPoint,
@@ -535,16 +535,8 @@ class SubscriptionSupervisor:
             elif entry.schema is not None and entry.schema.relation != now.relation:
                 detail = "the table was dropped and created again"
                 self._parking.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
-            elif entry.schema is not None and condition_of(entry.schema) != condition_of(now):
-                self._parking.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "its row filter changed")
-            elif entry.schema is not None and entry.schema.soft_delete != now.soft_delete:
-                self._parking.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "its option 'deletes' changed")
-            elif entry.schema is not None and entry.schema.history != now.history:
-                self._parking.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "its option 'history' changed")
-            elif entry.schema is not None and entry.schema.skipped != now.skipped:
-                self._parking.park(
-                    spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "its option 'operations' changed"
-                )
+            elif entry.schema is not None and (change := change_of_rows(entry.schema, now)) is not None:
+                self._parking.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, change)
         followed = self._book.all().in_state(TableStateKind.LIVE, TableStateKind.PAUSED)
         source.safety.remember(known_marks([entry.spec for entry in followed], point.progress))
 

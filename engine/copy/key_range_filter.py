@@ -134,16 +134,21 @@ def restrict_to_range(changes: TableChanges, keys: RowsHeld) -> TableChanges:
     if inserts is not None:
         rows = rows_of(inserts)
         inserts = _chosen(rows, keys.holds([rows[f"c{i}"] for i in keys.key]))
+    replaced = changes.replaced
+    if replaced is not None:
+        rows = rows_of(replaced)
+        replaced = _chosen(rows, keys.holds([rows[f"k{j}"] for j in range(len(keys.key))]))
     if partials is not None:
         partials = _completed_within(rows_of(partials), keys)
     tombstones = None if changes.tombstones is None else _completed_within(rows_of(changes.tombstones), keys)
-    parts = {"delete": deletes, "insert": inserts, "complete": partials, "mark": tombstones}
+    parts = {"delete": deletes, "insert": inserts, "complete": partials, "replace": replaced, "mark": tombstones}
     staged = {name: rows.num_rows for name, rows in parts.items() if rows is not None}
     return replace(
         changes,
         deletes=deletes,
         inserts=inserts,
         partials=partials,
+        replaced=replaced,
         tombstones=tombstones,
         versions=None,  # The history of a copy begins when it is complete.
         ended=None,

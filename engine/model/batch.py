@@ -184,15 +184,19 @@ class StagedRows:
     size: int
 
 
-ROW_PARTS = ("deletes", "inserts", "partials", "in_order", "refused", "tombstones", "versions", "ended", "change_data")
+ROW_PARTS = (
+    "deletes", "inserts", "partials", "replaced", "in_order", "refused", "tombstones", "versions", "ended", "change_data",
+)  # fmt: skip
 """The fields of TableChanges that hold rows."""
+OPTIONAL = "optional"
+"""Column of `TableChanges.ended` (bool): the key may have no current version. There are none if it is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
     """The changes of one table in one bucket of one batch slice (`piece`): their net effect, or with `in_order` each change.
 
-    `deletes`, `inserts`, `partials`, `tombstones`, `versions`, `ended`, `change_data` and `in_order` are None if empty, else a
+    `deletes`, `inserts`, `partials`, `replaced`, `tombstones`, `versions`, `ended`, `change_data` and `in_order` are None if empty, else a
     pyarrow.Table, or StagedRows between processes.
 
     c0 … cn are the columns of the last version by position, k0 … km the key columns by position:
@@ -201,6 +205,8 @@ class TableChanges:
     - `inserts`: `c0 … cn` of complete rows to insert;
     - `partials`: rows to insert whose unset columns take their value from the existing row with key `k0 … km` (read before the
       deletes, which contain it too): `k0 … km`, `c0 … cn`, and `u<i>` (bool, true = unset) for every column unset in some row;
+    - `replaced` (scattered tables only): `k0 … km`, none of which is in `deletes`, of rows to delete if there are any: rows came to these
+      keys, and perhaps left them again;
     - `in_order`: one row per change, in log order: `n` (int64, number of the change among those of all tables of the slice), `end`
       (uint64, end LSN of its transaction), `op` (uint8: 1 insert, 2 update, 3 delete, 4 truncate), `moved` (bool, the key changes), `h`
       and `g` (uint64, hash of the row's key after and before it), `k0 … km` the key before it (for an insert, after it; for BAG all
@@ -213,7 +219,7 @@ class TableChanges:
     - `versions` (history only): versions of rows that began with the changes: as `partials` (rows without unset columns need no existing
       row), and `from_end` and `to_end` (uint64, end LSN of the transaction; `to_end` NULL = the version is current) with their commit times
       `from_us` and `to_us` (int64, microseconds since 1970 UTC).
-    - `ended` (history only): keys `k0 … km` of rows from before whose version ended, and `to_end` and `to_us`.
+    - `ended` (history only): keys `k0 … km` of rows from before whose version ended, `to_end` and `to_us`, and perhaps OPTIONAL.
     - `change_data` (staging only): what each transaction changed, for KEYED one row for each key, else for each image: as `partials` (rows
       without unset columns need no existing row), `end` (uint64, end LSN of the transaction), `place` (int64, ascending within it) and
       `op` (a value of change_data.Operation; NULL: only that a transaction changed the table). A deleted row of KEYED has its key only.
@@ -241,10 +247,11 @@ class TableChanges:
     the table parks unless they are quarantined. All values are texts: `k0 … km` of the row before (NULL for an insert), `c0 … cn`, `u<i>`
     (bool) for every column unset in some row, `gone` (bool: a deleted row, with its key only) and `cause`."""
     staged: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows in `deletes` ("delete"), `inserts` ("insert"), `partials` ("complete"), `tombstones` ("mark"), `versions` ("begin"),
-    `ended` ("end") and those of `change_data` with an `op` ("change"); no entry for None."""
+    """Number of rows in `deletes` ("delete"), `inserts` ("insert"), `partials` ("complete"), `replaced` ("replace"), `tombstones` ("mark"),
+    `versions` ("begin"), `ended` ("end", without OPTIONAL ones) and those of `change_data` with an `op` ("change"); no entry for None."""
     tally: NetTally | None = None
     """What netting and decoder counted; None if the table has a fault."""
+    replaced: Any | None = None
     tombstones: Any | None = None
     truncated_us: int = 0
     """With soft delete or history: commit time of the first TRUNCATE, microseconds since 1970 UTC; 0 = `commit_us`."""

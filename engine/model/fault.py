@@ -70,7 +70,7 @@ class FaultKind(StrEnum):
     OWN_TABLE_UNFIT = "own_table_unfit"
     """Rows of the table that the capture names cannot say to which global transaction a transaction belongs."""
     TABLE_KEY_NOT_UNIQUE = "table_key_not_unique"
-    """A declared key does not identify the rows of a copy: two rows have the same key, or a key contains NULL."""
+    """The key does not identify the rows of a copy: two rows have the same one, on one node or on several, or a key contains NULL."""
     TABLE_DIFFERS_AS_DECLARED = "table_differs_as_declared"
     """Not all operations of the table are followed, so that a comparison with the source says nothing."""
     TABLE_STRUCTURE_CHANGED = "table_structure_changed"

@@ -143,6 +143,9 @@ class TableSchema:
     """Its changes are kept in a CD table."""
     skipped: frozenset[str] = frozenset()
     """Operations that are not followed. Not for tables with `soft_delete`, `history` or `staging`."""
+    scattered: bool = False
+    """Several nodes have it. If an application moves a row between them by two transactions, the log may have the insert before the delete,
+    so a row that comes to a key replaces the one that has it. Only for KEYED."""
     last_number: int = field(default=0, compare=False)
     """The highest attribute number of any column, dropped ones included, when the schema was read; 0 = unknown."""
     told_at: Lsn | None = field(default=None, compare=False)

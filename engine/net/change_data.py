@@ -75,7 +75,7 @@ def _keyed(data: Array, changes: Changes, plan: DecodePlan, places: Places, buck
     """What each transaction left at each key that it touched; and the bucket's changes."""
     walk = walk_of(data, changes, plan, bucket, places.end)
     alive = walk.row >= 0
-    before = np.where(walk.first, walk.existed, np.roll(alive, 1))
+    before = np.where(walk.first, walk.existed | walk.met, np.roll(alive, 1))
     cleared = np.isin(places.end[walk.commit], places.end[changes.op == TRUNCATE])
     op = np.where(alive, np.where(before & ~cleared, _UPDATE, _INSERT), np.where(before & ~cleared, _DELETE, _NOTHING))
     chosen = np.flatnonzero(op)

@@ -262,6 +262,7 @@ class Net(NamedTuple):
 
     For soft delete, else empty: per place, the last row that left it (`left_row`), that row's last change before (`left_last`, -1 = none),
     and the change with which it left (`left_at`, -1 = no row left).
+    If rows replace those that have their keys, else empty: `met`, per place, whether a row came while one from before may have been there.
     """
 
     table: Array
@@ -276,6 +277,7 @@ class Net(NamedTuple):
     left_row: Array
     left_last: Array
     left_at: Array
+    met: Array
 
 
 @kernel
@@ -297,6 +299,8 @@ def _place(data: Array, refs: Refs, ref: int, net: Net, cleared: bool) -> int:
     net.vacant[place] = cleared
     if net.left_at.size > 0:
         net.left_at[place] = -1
+    if net.met.size > 0:
+        net.met[place] = False
     return int(place)
 
 
@@ -391,7 +395,9 @@ def _find_row(data: Array, changes: Changes, i: int, layout: Layout, net: Net, p
 
 @kernel
 def _make_room(net: Net, place: int) -> None:
-    """Remove the row at `place`, if there is one: another one is inserted. No place has several rows."""
+    """Remove the row at `place`, if there is one: another one comes there. No place has several rows."""
+    if net.met.size > 0 and not net.vacant[place]:
+        net.met[place] = True
     row = net.head[place]
     if row >= 0:
         net.head[place] = -1
@@ -512,7 +518,7 @@ def _net_rows(
             if before[i] >= 0 and not moves:
                 _leave(net, place, row)
             place = _place(data, refs, after[i], net, cleared)
-            if manner == KEEPING:
+            if manner == KEEPING or net.met.size > 0:
                 _make_room(net, place)
             if not _arrive(net, place, row, several):
                 return ALREADY_THERE, i
@@ -538,8 +544,8 @@ def net_keyed(
     changes with soft delete only.
     `pair`: scratch space for two images if every change carries its full old image, else without columns.
     `manner`: MOVING: an update may change a row's key. PARTED: that is a delete and an insert, whose row has nothing of the other one's.
-    KEEPING: only the insert, and an insert replaces the row that has its key; no delete is among the changes. `pair` has no columns unless
-    MOVING.
+    KEEPING: only the insert, and an insert replaces the row that has its key; no delete is among the changes. With `net.met` every row that
+    comes to a key does so. `pair` has no columns then, nor unless MOVING.
     """
     return _net_rows(data, changes, layout, refs, before, after, mine, cleared, net, pair, manner, mine, None)
 

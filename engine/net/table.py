@@ -111,6 +111,7 @@ def _followed(changes: Changes, schema: TableSchema) -> tuple[Changes, Array]:
 
 def _staged(net: TableChanges) -> dict[str, int]:
     parts = {"delete": net.deletes, "insert": net.inserts, "complete": net.partials, "mark": net.tombstones}
+    parts["replace"] = net.replaced
     return {name: rows.num_rows for name, rows in parts.items() if rows is not None}
 
 
@@ -185,25 +186,25 @@ def _net_keys(
 ) -> TableChanges:
     """The net rows of the changes `mine`. `keys`: as from `read_keys`; `times`: as in `net_table`."""
     refs, before, after = keys
-    manner, kept = _manner(plan.schema), mine
+    manner, kept, replacing = _manner(plan.schema), mine, is_replacing(plan.schema)
     if "update" in plan.schema.skipped:
         kept = mine & ((changes.op != _UPDATE) | (before != after))
     own = np.flatnonzero(kept).astype(np.int32)
-    net = empty_net(own, before, after, soft=times is not None)
-    # Keys that collide until a commit are not resolved if changes are missing: `key` cannot be declared for such a table.
-    resolved = manner == kernels.MOVING and has_full_images(changes)
+    net = empty_net(own, before, after, soft=times is not None, replacing=replacing)
+    # Keys that collide until a commit are not resolved if changes are missing or rows replace others: `key` cannot be declared then.
+    resolved = manner == kernels.MOVING and not replacing and has_full_images(changes)
     pair = Rows(*empty_places(len(plan.columns) if resolved else 0, 2))
     cleared = nothing.truncated and times is None
     check(kernels.net_keyed(data, changes, plan.layout, refs, before, after, own, cleared, net, pair, manner)[0])
     if times is not None:
         nothing = _with_tombstones(data, changes, plan, refs, net, times, nothing)
     outcome = _keyed_outcome(data, changes, plan, refs, after, net, nothing)
-    if manner == kernels.MOVING or outcome.tally is None:
+    if (manner == kernels.MOVING and not replacing) or outcome.tally is None:
         return outcome
     moved = _count_moves(before[own], after[own]) if manner == kernels.KEEPING else 0
     unwanted = counts_of(changes.op[mine & ~kept])
     # A change may end one row and begin another one.
-    effective = min(outcome.tally.effective, len(own))
+    effective = min(outcome.tally.effective, int(np.count_nonzero(changes.op[own] != TRUNCATE)))
     return replace(outcome, tally=replace(outcome.tally, effective=effective, moved=moved, unwanted=unwanted))
 
 
@@ -212,6 +213,12 @@ def _manner(schema: TableSchema) -> int:
     if schema.keeps_rows:
         return kernels.KEEPING
     return kernels.PARTED if "update" in schema.skipped else kernels.MOVING
+
+
+def is_replacing(schema: TableSchema) -> bool:
+    """Whether a row that comes to a key replaces the one that has it. Without deletes every insert does so, and nothing else is to be
+    known of the row that it replaces."""
+    return schema.scattered and not schema.keeps_rows
 
 
 def read_keys(data: Array, changes: Changes, plan: DecodePlan) -> tuple[Refs, Array, Array]:
@@ -257,9 +264,9 @@ def has_full_images(changes: Changes) -> bool:
     return bool(np.all((changes.op == _INSERT) | (changes.op == TRUNCATE) | (changes.old_kind == _FULL_ROW)))
 
 
-def empty_net(own: Array, before: Array, after: Array, *, soft: bool = False) -> Net:
+def empty_net(own: Array, before: Array, after: Array, *, soft: bool = False, replacing: bool = False) -> Net:
     """Allocate for the changes `own`: one key and row each, and two for each that changes a key. `before`, `after`: the keys of all
-    changes. `soft`: with soft delete."""
+    changes. `soft`: with soft delete. `replacing`: as `is_replacing`."""
     changes, mine = len(before), len(own)
     places = mine + _count_moves(before, after)
     left = places if soft else 0
@@ -276,6 +283,7 @@ def empty_net(own: Array, before: Array, after: Array, *, soft: bool = False) ->
         left_row=np.empty(left, np.int32),
         left_last=np.empty(left, np.int32),
         left_at=np.empty(left, np.int32),
+        met=np.empty(places if replacing else 0, np.bool_),
     )
 
 
@@ -290,21 +298,29 @@ def _keyed_outcome(
     if np.any(part & (source[last >= 0] < 0)):
         check(kernels.VALUE_UNKNOWN if not plan.schema.skipped else kernels.MOVED_VALUE_UNKNOWN)
     kept = _Kept(refs, source, last, staying, rows, part)
+    met = places_met(net)
+    emptied = int(np.count_nonzero(net.head[met] < 0))
     tally = NetTally(
         KeyMode.KEYED,
         taken=int(net.used[2]),
         alive=int(np.count_nonzero(last >= 0)),
         before=int(np.count_nonzero(source >= 0)),
-        effective=int(np.count_nonzero((last >= 0) | (source >= 0))) + nothing.net_rows,
+        effective=int(np.count_nonzero((last >= 0) | (source >= 0))) + emptied + nothing.net_rows,
         swept=int(net.used[3]),
         marked=0 if nothing.tombstones is None else nothing.tombstones.num_rows,
     )
-    rows_left = len(part) + kernels.count_gone(data, refs, net)
-    nothing = replace(nothing, net_rows=nothing.net_rows + rows_left, tally=tally)
+    rows_left = len(part) + kernels.count_gone(data, refs, net) + emptied
+    replaced = decode_keys(data, plan, refs, net.ref[met])
+    nothing = replace(nothing, net_rows=nothing.net_rows + rows_left, replaced=replaced, tally=tally)
     try:
         return _decode_kept(data, plan, kept, np.zeros(len(part), np.bool_), np.zeros(found, np.bool_), nothing)
     except ValueOutOfDomain as error:
         return _without_refused(data, plan, kept, error, nothing)
+
+
+def places_met(net: Net) -> Array:
+    """Places where a row came while one from before the batch may have been there."""
+    return np.flatnonzero(net.met[: net.used[0]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from engine.model.batch import TableChanges, TablePart
+from engine.model.batch import OPTIONAL, TableChanges, TablePart
 from engine.net import change_kernels as kernels
 from engine.net.change_kernels import Changes, Net, Outcomes, Refs
 from engine.net.decode import ValueOutOfDomain
@@ -26,8 +27,10 @@ from engine.net.table import (
     decode_with_keys,
     empty_net,
     has_full_images,
+    is_replacing,
     key_places,
     keys_around_truncates,
+    places_met,
     read_rows,
     with_unset,
 )
@@ -54,6 +57,8 @@ def with_versions(
     truncates = np.flatnonzero(changes.op == TRUNCATE)
     first = int(truncates[0]) if truncates.size else -1
     counted = {name: rows.num_rows for name, rows in (("begin", versions), ("end", ended)) if rows is not None}
+    if ended is not None and OPTIONAL in ended.schema.names:
+        counted["end"] -= pc.sum(ended[OPTIONAL]).as_py()
     return replace(
         net,
         versions=versions,
@@ -66,8 +71,9 @@ def with_versions(
 
 class Walk(NamedTuple):
     """The outcomes in order of places, then of transactions, with the rows that they refer to. `following`: index of the next outcome of
-    the same place, -1 = none; `first`: whether it is the first one; `commit`: index of the transaction's first change. `mine`: mask of the
-    bucket's changes."""
+    the same place, -1 = none; `first`: whether it is the first one; `commit`: index of a change of the transaction. `existed`: whether a
+    row from before was there; `met`: whether it is not known, and the transaction ended such a row.
+    `mine`: mask of the bucket's changes."""
 
     refs: Refs
     net: Net
@@ -77,6 +83,7 @@ class Walk(NamedTuple):
     following: Array
     first: Array
     existed: Array
+    met: Array
     commit: Array
     mine: Array
 
@@ -87,10 +94,12 @@ def _versions(
     walk = walk_of(data, changes, plan, bucket, commits.end)
     began = np.flatnonzero(walk.row >= 0)
     versions = _decode_versions(data, changes, plan, walk, began, commits) if began.size else None
-    over = np.flatnonzero(walk.first & walk.existed)
+    over = np.flatnonzero(walk.first & (walk.existed | walk.met))
     ended = decode_keys(data, plan, walk.refs, walk.net.ref[walk.place[over]])
     if ended is not None:
         ended = _with_commits(ended, "to", commits, walk.commit[over])
+        if walk.met.any():
+            ended = ended.append_column(OPTIONAL, pa.array(walk.met[over]))
     return versions, ended
 
 
@@ -98,10 +107,12 @@ def walk_of(data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket, end
     """The outcomes of the bucket's changes. `end`: per change, the end LSN of its transaction."""
     refs, before, after, mine = keys_around_truncates(data, changes, plan, bucket)
     own = np.flatnonzero(mine).astype(np.int32)
-    net = empty_net(own, before, after)
+    replacing = is_replacing(plan.schema)
+    net = empty_net(own, before, after, replacing=replacing)
     numbers = np.cumsum(np.diff(end, prepend=end[:1]) != 0).astype(np.int32)
     outcomes = _empty_outcomes(4 * len(own), len(net.ref))
-    pair = kernels.Rows(*empty_places(len(plan.columns) if has_full_images(changes) else 0, 2))
+    resolved = not replacing and has_full_images(changes)
+    pair = kernels.Rows(*empty_places(len(plan.columns) if resolved else 0, 2))
     args = (data, changes, plan.layout, refs, before, after, own, numbers, net, pair, outcomes)
     check(kernels.find_outcomes(*args)[0])
     count = int(outcomes.used[0])
@@ -114,7 +125,9 @@ def walk_of(data: Array, changes: Changes, plan: DecodePlan, bucket: Bucket, end
     first[1:] = ~same
     commit = np.searchsorted(numbers, outcomes.number[:count][order])
     row, last = outcomes.row[:count][order], outcomes.last[:count][order]
-    return Walk(refs, net, place, row, last, following, first, outcomes.existed[place], commit, mine)
+    met = np.zeros(len(net.ref), np.bool_)
+    met[places_met(net)] = True
+    return Walk(refs, net, place, row, last, following, first, outcomes.existed[place], met[place], commit, mine)
 
 
 def _empty_outcomes(most: int, places: int) -> Outcomes:

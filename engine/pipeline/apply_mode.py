@@ -175,6 +175,8 @@ def _only_as_batch(planned: PlannedBatch) -> str | None:
         return "a table keeps deleted rows, with their last values"
     if any(part.versions[-1].skipped for part in planned.parts):
         return "not all operations of a table are followed"
+    if any(part.versions[-1].scattered for part in planned.parts):
+        return "rows of a table are on several nodes"
     if any(part.versions[-1].history for part in planned.parts):
         return "the versions of a table's rows are kept"
     if any(part.versions[-1].staging for part in planned.parts):

@@ -300,7 +300,7 @@ class CommitStage:
             entry = self._book.get(table)
             if commit is None or entry is None or not commit.handover:
                 return commit
-            commit = replace(commit, check_key=bool(entry.spec.key))
+            commit = replace(commit, check_key=bool(entry.spec.key) or commit.schema.scattered)
         elif taking is not None:
             part, entry = taking
             kept = tuple(change for change in changes if not change.is_empty)
@@ -464,7 +464,7 @@ class CommitStage:
         in_order = self._target.in_order() if applying.way is not None else None
         schemas = [commit.schema for commit in commits.values()]
         whole = any(c.set_aside or c.aside for c in commits.values())
-        whole = whole or any(s.soft_delete or s.history or s.staging or s.keeps_rows for s in schemas)
+        whole = whole or any(s.soft_delete or s.history or s.staging or s.keeps_rows or s.scattered for s in schemas)
         in_parts = self._target.in_parts() if applying.parts > 1 and not (whole or goal.then_parked) else None
         if applying.way is not None and in_order is not None:
             in_order.commit_in_order(batch, applying.way)

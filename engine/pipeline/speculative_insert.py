@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from engine.model.batch import StagedRows, TableChanges
 from engine.model.fault import EngineFault
 from engine.model.identity import TableId
+from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, SpeculativeTransaction, TableCommit
 from engine.pipeline.batch_slices import Staged
 from engine.platform.clock import Clock
@@ -123,9 +124,7 @@ class SpeculativeInserter:
                 self._lots.append(lot)
             lot.pieces += 1
             lot.waiting.append(staged)
-            # Rows of a table that keeps deleted ones may replace these.
-            schemas = [staged.schemas[change.table] for change in staged.changes]
-            replacing = any(schema.soft_delete or schema.keeps_rows for schema in schemas)
+            replacing = any(_replaces(staged.schemas[change.table]) for change in staged.changes)
             lot.unfit = lot.unfit or replacing or not only_inserts(staged.changes)
             self._changed.notify_all()
 
@@ -260,7 +259,7 @@ def rest_of(commits: Mapping[TableId, TableCommit], early: frozenset[StagedRows]
     for commit in commits.values():
         if not commit.ordinary or commit.compute is not None or not only_inserts(commit.changes):
             return None
-        if commit.schema.soft_delete or commit.schema.keeps_rows:
+        if _replaces(commit.schema):
             return None
         done = [
             change for change in commit.changes if isinstance(change.inserts, StagedRows) and change.inserts in early
@@ -268,6 +267,11 @@ def rest_of(commits: Mapping[TableId, TableCommit], early: frozenset[StagedRows]
         found.update(change.inserts for change in done if change.inserts is not None)
         rest.append(replace(commit, changes=tuple(change for change in commit.changes if change not in done)))
     return tuple(rest) if early and found == early else None
+
+
+def _replaces(schema: TableSchema) -> bool:
+    """Whether rows that are inserted may replace others."""
+    return schema.soft_delete or schema.keeps_rows or schema.scattered
 
 
 def only_inserts(changes: Sequence[TableChanges]) -> bool:

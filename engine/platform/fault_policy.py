@@ -212,8 +212,8 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.TABLE_KEY_NOT_UNIQUE: Policy(
         Action.PARK_TABLE,
-        'Make the declared "key" unique and not null on the source, or declare another in the subscription. '
-        + _RETRY_TABLE,
+        'Make the declared "key" unique and not null on the source, or declare another in the subscription. If a row is on several nodes,'
+        " delete it on all but one; if the application does so by itself, wait until it has. " + _RETRY_TABLE,
     ),
     FaultKind.TABLE_STRUCTURE_CHANGED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.TABLE_PARTITIONS_CHANGED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),

@@ -12,7 +12,7 @@ from engine.model.row_filter import RowFilter, UnfitFilterError, row_filter, str
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.soft_delete import DELETED_AT, DeleteMode
 from engine.model.subscription import TableSpec
-from engine.records.followed_operations import operations_problem
+from engine.records.followed_operations import is_spelled_once, operations_problem
 from engine.records.relation import MASKED_TYPES
 
 FILTER_VERSION = 150000
@@ -78,6 +78,8 @@ class CatalogTable:
     """Whether whole rows are recorded of each change, so that a row filter may read any column."""
     indexes: list[UniqueIndex] = field(default_factory=list)
     leaves: list[CatalogTable] = field(default_factory=list)
+    nodes: int = 1
+    """Number of nodes that have the table."""
 
     @property
     def partitioned(self) -> bool:
@@ -213,6 +215,7 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
         history=spec.history,
         staging=spec.staging,
         skipped=spec.skipped,
+        scattered=is_scattered(table, spec),
         last_number=table.last_number,
     )
 
@@ -222,6 +225,7 @@ def selection_problem(table: CatalogTable, spec: TableSpec) -> str | None:
     problem = filter_problem(table, spec) or deletes_problem(table, spec) or history_problem(table, spec)
     key = key_of(table, spec).key
     problem = problem or operations_problem(spec, [c.column.type for c in table.columns if c.column.name in key])
+    problem = problem or nodes_problem(table, spec)
     if problem is not None:
         return problem
     selection = spec.selection
@@ -244,6 +248,30 @@ def selection_problem(table: CatalogTable, spec: TableSpec) -> str | None:
     names = [spec.rename.get(name, name) for name in (*table.column_names, *table.generated) if selection.takes(name)]
     twice = sorted({name for name in names if names.count(name) > 1})
     return f"several columns would have one name on the target: {', '.join(twice)}" if twice else None
+
+
+def is_scattered(table: CatalogTable, spec: TableSpec) -> bool:
+    """As `TableSchema.scattered`."""
+    return table.nodes > 1 and key_of(table, spec).mode is KeyMode.KEYED
+
+
+def nodes_problem(table: CatalogTable, spec: TableSpec) -> str | None:
+    """Why it cannot be recognized that a row of one node has the key of another node's row, as text; None if it can, or need not be."""
+    if not is_scattered(table, spec):
+        return None
+    if spec.key and not any(index.immediate and set(index.columns) <= set(spec.key) for index in table.indexes):
+        return (
+            "several nodes have the table, so no two rows of a node may have the same key at any time: the declared key"
+            f" ({', '.join(spec.key)}) needs a unique index that is not deferrable"
+        )
+    key = key_of(table, spec).key
+    unfit = [c.column.name for c in table.columns if c.column.name in key and not is_spelled_once(c.column.type)]
+    if unfit:
+        return (
+            "several nodes have the table, so columns of its key must be of types that have one text for each value, such as integers,"
+            f" text, uuid or timestamps; change those of {', '.join(unfit)}, or declare 'insert_only' if no row is updated or deleted"
+        )
+    return None
 
 
 def filter_problem(table: CatalogTable, spec: TableSpec) -> str | None:

@@ -25,7 +25,7 @@ def operations_problem(spec: TableSpec, key: Iterable[SourceType]) -> str | None
         return None
     if not types and "delete" in spec.operations:
         return "operations: 'delete' without 'update' needs a key, as the target's rows have other values; add a primary key on the source"
-    if "delete" not in spec.operations and not all(map(_is_spelled_once, types)):
+    if "delete" not in spec.operations and not all(map(is_spelled_once, types)):
         return (
             "operations: without 'delete' a row that is inserted again replaces the one with its key, whose columns must be of types that"
             " have one text for each value, such as integers, text, uuid or timestamps; add 'delete' and 'truncate', or 'insert_only'"
@@ -33,7 +33,8 @@ def operations_problem(spec: TableSpec, key: Iterable[SourceType]) -> str | None
     return None
 
 
-def _is_spelled_once(kind: SourceType) -> bool:
+def is_spelled_once(kind: SourceType) -> bool:
+    """Whether equal values of the type have equal texts."""
     if kind.name == "numeric":
         return kind.digits is not None
     return kind.category == "e" or kind.name in _SPELLED_ONCE

@@ -44,16 +44,9 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
         return RecopyRequired("the table was dropped and created again")
     if known.mode is not new.mode or known.key_numbers != new.key_numbers:
         return RecopyRequired("its key or replica identity changed")
-    if condition_of(known) != condition_of(new):
-        return RecopyRequired("its row filter changed")
-    if known.soft_delete != new.soft_delete:
-        return RecopyRequired("its option 'deletes' changed")
-    if known.history != new.history:
-        return RecopyRequired("its option 'history' changed")
-    if known.staging != new.staging:
-        return RecopyRequired("the option 'staging' changed")
-    if known.skipped != new.skipped:
-        return RecopyRequired("its option 'operations' changed")
+    rows = change_of_rows(known, new)
+    if rows is not None:
+        return RecopyRequired(rows)
     before = {column.attnum: column for column in known.columns}
     after = {column.attnum: column for column in new.columns}
     changes = [f"column {c.name} was dropped" for number, c in before.items() if number not in after]
@@ -75,7 +68,22 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
     return InPlace(tuple(changes)) if changes else Unchanged()
 
 
-def condition_of(schema: TableSchema) -> tuple[str, tuple[int, ...]] | None:
+def change_of_rows(known: TableSchema, new: TableSchema) -> str | None:
+    """What changed of which rows the target has, apart from columns, as text; None if nothing."""
+    if _condition_of(known) != _condition_of(new):
+        return "its row filter changed"
+    if known.soft_delete != new.soft_delete:
+        return "its option 'deletes' changed"
+    if known.history != new.history:
+        return "its option 'history' changed"
+    if known.staging != new.staging:
+        return "the option 'staging' changed"
+    if known.skipped != new.skipped:
+        return "its option 'operations' changed"
+    return "the nodes that have it changed" if known.scattered != new.scattered else None
+
+
+def _condition_of(schema: TableSchema) -> tuple[str, tuple[int, ...]] | None:
     """The row filter as declared, and the numbers of the columns that it reads: after a swap of names it reads others."""
     found = schema.row_filter
     return (found.text, tuple(number for number, _ in found.columns)) if found is not None else None

@@ -54,6 +54,8 @@ def evolution(table: TableId, old: TableSchema, new: TableSchema) -> Evolution:
         raise structure_changed(table, "the option 'staging' changed")
     if old.skipped != new.skipped:
         raise structure_changed(table, "its option 'operations' changed")
+    if old.scattered != new.scattered:
+        raise structure_changed(table, "the nodes that have it changed")
     return Evolution(
         tuple(column for number, column in before.items() if number not in after),
         tuple(column for number, column in after.items() if number not in before),

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.model.batch import TableChanges
+from engine.model.batch import OPTIONAL, TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.history import FROM_POSITION, HISTORY_COLUMNS, HISTORY_SUFFIX, TO_POSITION, VALID_FROM, VALID_TO
 from engine.model.identity import TableId
@@ -151,7 +151,7 @@ class HistoryTable(ABC):
         unset = [name for name in versions.schema.names if name.startswith("u")] if versions is not None else []
         if unset:
             self._complete(versions, unset)
-        over = 0 if ended is None else self._end(ended)
+        over = 0 if ended is None else self._end_those(ended)
         truncated = next((c for c in changes if c.truncated_end), None)
         if truncated is not None:
             self._end_all(truncated)
@@ -173,6 +173,21 @@ class HistoryTable(ABC):
         if self.execute(f"DELETE FROM {self.temporary} WHERE lost"):
             raise self._anomaly("rows to complete have no current version")
 
+    def _end_those(self, ended: Any) -> int:
+        """End the versions that are there for certain, and those that may be there; returns the number of the former."""
+        if OPTIONAL not in ended.schema.names:
+            return self._end_all_of(ended)
+        optional = pc.fill_null(ended.column(OPTIONAL), False)
+        self._end(ended.filter(optional))
+        certain = ended.filter(pc.invert(optional))
+        return self._end_all_of(certain) if certain.num_rows else 0
+
+    def _end_all_of(self, ended: Any) -> int:
+        found = self._end(ended)
+        if found != ended.num_rows:
+            raise self._anomaly(f"{ended.num_rows} versions to end, of which the history has {found}")
+        return found
+
     def _end(self, ended: Any) -> int:
         """End the current versions of these keys; returns their number. One that began with the same transaction is void: slices of a large
         transaction are applied one after another."""
@@ -182,10 +197,7 @@ class HistoryTable(ABC):
         delete, update = f"DELETE FROM {self.place} AS t", f"UPDATE {self.place} AS t"
         ending = _ending(f"s.{TO_AT}", f"s.{TO_TEXT}")
         found = self.run(ended, names, lambda source: f"{delete} USING {source} WHERE {on} AND {void}")
-        found += self.run(ended, names, lambda source: f"{update} SET {ending} FROM {source} WHERE {on}")
-        if found != ended.num_rows:
-            raise self._anomaly(f"{ended.num_rows} versions to end, of which the history has {found}")
-        return found
+        return found + self.run(ended, names, lambda source: f"{update} SET {ending} FROM {source} WHERE {on}")
 
     def _end_all(self, truncated: TableChanges) -> None:
         """End all current versions with the TRUNCATE."""

@@ -109,6 +109,7 @@ class RowQuarantine:
         deletes = joined([change.deletes for change in changes])
         inserts = [rows_of(change.inserts) for change in changes if change.inserts is not None]
         partials = joined([change.partials for change in changes])
+        replaced = joined([change.replaced for change in changes])
         refused = joined([change.refused for change in changes])
         truncated = any(change.truncated for change in changes)
         if truncated:
@@ -116,11 +117,12 @@ class RowQuarantine:
                 self._end(row)
         all_deletes = deletes
         images, deletes = self._end_deleted(deletes)
+        _, replaced = self._end_deleted(replaced)
         if partials is not None:
             inserts += self._completed(partials, images, origin)
         if refused is not None:
             self._keep(refused, images, origin)
-        whole = self._changes(deletes, joined(inserts), truncated=truncated)
+        whole = replace(self._changes(deletes, joined(inserts), truncated=truncated), replaced=replaced)
         refused_here = self._tables.apply_except_refused(self._table, self._place, self._schema, whole, self._left)
         before = set(texts_of(all_deletes, self._keys, self._schema.key_columns)) if refused_here else set()
         for row, cause in refused_here:
@@ -136,7 +138,7 @@ class RowQuarantine:
         return TableChanges(self._table, truncated, deletes, inserts, None)
 
     def _end_deleted(self, deletes: Any | None) -> tuple[dict[Texts, RefusedRow], Any | None]:
-        """Remove quarantined rows that are deleted or replaced, by key; returns the deletes of rows that are in the table."""
+        """Remove quarantined rows that are deleted or replaced, by key; returns them, and the deletes of rows that are in the table."""
         if deletes is not None and self.rows and self._schema.mode is KeyMode.BAG:
             return {}, self._end_images(deletes)
         if deletes is None or not self._by_key:

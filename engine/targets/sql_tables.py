@@ -151,7 +151,8 @@ class SqlTables(SqlStatements, ABC):
         )
         without, shared = self.execute(sql).fetchall()[0]
         if without or shared:
-            words = f"the declared key ({', '.join(schema.key)}) has {shared} values that several rows share"
+            kind, rows = ("key", "rows of nodes") if schema.scattered else ("declared key", "rows")
+            words = f"the {kind} ({', '.join(schema.key)}) has {shared} values that several {rows} share"
             raise EngineFault(FaultKind.TABLE_KEY_NOT_UNIQUE, table, f"{words}, and is NULL in {without} rows")
 
     def keep_deleted(

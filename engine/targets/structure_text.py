@@ -39,6 +39,7 @@ def to_text(schema: TableSchema) -> str:
         "history": schema.history,
         **({"staging": True} if schema.staging else {}),
         "skipped": sorted(schema.skipped),
+        "scattered": schema.scattered,
     }
     return json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
@@ -69,6 +70,7 @@ def from_text(text: str) -> TableSchema:
         history=body.get("history", False),
         staging=body.get("staging", False),
         skipped=frozenset(body.get("skipped", ())),
+        scattered=body.get("scattered", False),
     )
 
 

@@ -15,6 +15,7 @@ from engine.records.catalog_table import (
     choose_key,
     computed_of,
     filter_of,
+    is_scattered,
     key_of,
     mapped,
     named_key,
@@ -76,6 +77,7 @@ def complete(
         history=spec.history,
         staging=spec.staging,
         skipped=spec.skipped,
+        scattered=is_scattered(table, spec) if table is not None else known is not None and known.scattered,
         last_number=_last_number(columns, known, table, as_now=matcher.as_now),
     )
 

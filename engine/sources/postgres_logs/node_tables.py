@@ -15,7 +15,7 @@ from engine.model.fault import EngineFault
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, SourceType
 from engine.model.subscription import TableSpec
-from engine.records.catalog_table import CatalogColumn, CatalogTable
+from engine.records.catalog_table import CatalogColumn, CatalogTable, UniqueIndex
 from engine.sources.postgres.catalog import load_tables, one_look
 from engine.sources.postgres_logs.last_answers import AbsentNodes
 from engine.sources.postgres_logs.nodes import Node, Nodes, small_hash
@@ -182,9 +182,17 @@ def _whole(name: TableName, parts: Sequence[CatalogTable]) -> CatalogTable:
         oid=number_of(name),
         relfilenode=first.relfilenode if len(parts) == 1 else small_hash(*(part.relfilenode for part in parts)),
         rows=sum(part.rows for part in parts),
+        indexes=[_index(index, parts) for index in first.indexes],
+        nodes=len(parts),
         computed=[],
         columns=[_column([part.columns[place] for part in parts]) for place in range(len(first.columns))],
     )
+
+
+def _index(index: UniqueIndex, parts: Sequence[CatalogTable]) -> UniqueIndex:
+    """The index, which is immediate if that is so on every node."""
+    there = [any(each.immediate and each.columns == index.columns for each in part.indexes) for part in parts]
+    return replace(index, immediate=all(there))
 
 
 def _column(parts: Sequence[CatalogColumn]) -> CatalogColumn:

@@ -11,6 +11,7 @@ from engine.model.shown_column import why_hidden
 from engine.model.source import DiscoveredTable, Finding, Severity
 from engine.model.subscription import OriginFilter, TableSpec
 from engine.postgres.sessions import PostgresConnection
+from engine.records.catalog_table import nodes_problem
 from engine.sources.postgres_log import slots
 from engine.sources.postgres_logs.node_tables import NodeTable, NodeTables, same_number
 from engine.sources.postgres_logs.nodes import Node, Nodes
@@ -57,6 +58,7 @@ def check(
     if not any(finding.severity is _E for finding in found):
         found += _states(nodes)
     found += _of_tables(there)
+    found += _of_keys(there, specs)
     return found
 
 
@@ -90,6 +92,18 @@ def _of_tables(there: dict[TableName, NodeTable]) -> list[Finding]:
     for name, other in same_number(there).items():
         what = f"{name} has the same number in the merged log as {other}"
         found.append(Finding(_E, code, what, "Replicate one of them by another subscription, or rename it."))
+    return found
+
+
+def _of_keys(there: dict[TableName, NodeTable], specs: Sequence[TableSpec]) -> list[Finding]:
+    """What no node can see by itself: that rows of several nodes could not be compared by their keys."""
+    found = []
+    for spec in specs:
+        table = there.get(spec.source)
+        problem = None if table is None or table.problem is not None else nodes_problem(table.whole, spec)
+        if problem is not None:
+            remedy = "Change the key, or leave the table out of the subscription."
+            found.append(Finding(_E, FaultKind.TABLE_COLUMNS_UNFIT.value, f"{spec.source}: {problem}", remedy))
     return found
 
 

@@ -89,6 +89,8 @@ def _apply_piece(connection: StagingConnection, place: Place, changes: Sequence[
         connection.execute(f"DELETE FROM {place.qualified}")
     elif deletes is not None:
         deleted = _delete(connection, place, deletes)
+    if not place.schema.soft_delete:
+        _remove_replaced(connection, place, changes)
     if replaces(place.schema):
         _make_room(connection, place, inserts, f"temp.{_COMPLETED}" if partials is not None else None)
     if inserts is not None:
@@ -114,6 +116,7 @@ def _mark(
             marked = int(connection.execute(sql).fetchall()[0][0])
     if deletes is not None:
         deleted = _delete(connection, place, deletes)
+    _remove_replaced(connection, place, changes)
     if tombstones is not None and any_doubtful(tombstones):
         sql = void(f"temp.{_TOMBSTONES}", place.qualified, [(f"c{i}", place.columns[i]) for i in place.key])
         marked += int(connection.execute(sql).fetchall()[0][0])
@@ -126,6 +129,13 @@ def _mark(
         marked += int(connection.execute(sql).fetchall()[0][0])
         connection.execute(f"DROP TABLE temp.{_TOMBSTONES}")
     return deleted, marked
+
+
+def _remove_replaced(connection: StagingConnection, place: Place, changes: Sequence[TableChanges]) -> None:
+    """Remove the rows from before the slice with keys to which others came. It is not known how many there are."""
+    replaced = joined([c.replaced for c in changes])
+    if replaced is not None:
+        delete_keys(connection, place, replaced)
 
 
 def _make_room(connection: StagingConnection, place: Place, inserts: Any | None, prepared: str | None) -> None:

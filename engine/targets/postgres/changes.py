@@ -161,6 +161,8 @@ def _apply_piece(
         clear()
     elif deletes is not None:
         deleted = _delete(connection, place, deletes)
+    if not place.schema.soft_delete:
+        _remove_replaced(connection, place, changes)
     if replaces(place.schema):
         _make_room(connection, place, inserts, _COMPLETED if partials is not None else None)
     if updates is not None:
@@ -192,6 +194,7 @@ def _mark(
             marked = connection.execute(sql.encode()).rowcount
     if deletes is not None:
         deleted = _delete(connection, place, deletes)
+    _remove_replaced(connection, place, changes)
     if tombstones is not None and any_doubtful(tombstones):
         sql = void(_TOMBSTONES, place.qualified, [(f"c{i}", place.quoted[i]) for i in place.key])
         marked += connection.execute(sql.encode()).rowcount
@@ -204,6 +207,13 @@ def _mark(
         marked += connection.execute(sql.encode()).rowcount
         connection.execute(f"DROP TABLE {_TOMBSTONES}")
     return deleted, marked
+
+
+def _remove_replaced(connection: PostgresConnection, place: Place, changes: Sequence[TableChanges]) -> None:
+    """Remove the rows from before the slice with keys to which others came. It is not known how many there are."""
+    replaced = joined([c.replaced for c in changes])
+    if replaced is not None:
+        delete_keys(connection, place, replaced)
 
 
 def _make_room(connection: PostgresConnection, place: Place, inserts: Any | None, prepared: str | None) -> None:
@@ -240,6 +250,7 @@ def take_changes(
         clear()
     if changes.deletes is not None:
         _delete(connection, place, changes.deletes)
+    _remove_replaced(connection, place, [changes])
     if replaces(place.schema):
         _make_room(connection, place, changes.inserts, None)
     return [] if changes.inserts is None else insert_but_refused(connection, place, changes.inserts, most)

@@ -24,6 +24,7 @@ def apply_keyed(before: Sequence[Row], shares: Sequence[TableChanges], key: Sequ
     for share in shares:
         for gone in rows(share.deletes):
             del held[gone]
+    remove_replaced(held, shares)
     for share in shares:
         staying = [tuple(row[c] for c in key) for row in rows(share.inserts)[: share.paired]]
         assert rows(share.deletes)[: share.paired] == staying
@@ -32,6 +33,14 @@ def apply_keyed(before: Sequence[Row], shares: Sequence[TableChanges], key: Sequ
         assert place not in held
         held[place] = (row[0], row[1], row[2])
     return list(held.values())
+
+
+def remove_replaced(held: dict[tuple[Any, ...], Row], shares: Sequence[TableChanges]) -> None:
+    """Remove the rows to whose keys others came, by key."""
+    for share in shares:
+        assert not {*rows(share.replaced)} & {*rows(share.deletes)}
+        for key in rows(share.replaced):
+            held.pop(key, None)
 
 
 def apply_bag(before: Sequence[Row], shares: Sequence[TableChanges]) -> list[Row]:
@@ -64,6 +73,9 @@ def apply_soft(live: dict[int, Row], marked: Marked, shares: Sequence[TableChang
     for share in shares:
         for (key,) in rows(share.deletes):
             del live[key]
+    for share in shares:
+        for (key,) in rows(share.replaced):
+            live.pop(key, None)
     gone = [(row, at) for row, at, doubtful in gone if not (doubtful and row[0] in live)]
     if any(share.truncated for share in shares):
         (time_us,) = {share.truncated_us for share in shares if share.truncated}

@@ -70,6 +70,8 @@ class Table:
     oid: int = OID
     appended: bool = False
     key: tuple[int, ...] = (0,)
+    replacing: bool = False
+    """A row that comes to a key replaces the one that has it, and no two have the same key for a moment."""
 
     def step(self, step: Step) -> list[Written]:
         """Change the rows; nothing comes of a step that cannot be taken."""
@@ -85,17 +87,20 @@ class Table:
         old = self.rows[at]
         big = old[2] if step.keep else _TEXTS[step.other % len(_TEXTS)]
         row = (step.other if step.verb == "move" else old[0], self._text(step.text), big)
-        if self.keyed and not self._free(row, but=at):
+        if self.keyed and not self.replacing and not self._free(row, but=at):
             row = self._with_key(row, old)
-        return [self._update(at, row)]
+        written = self._update(at, row)
+        self._make_room(row, but=at)
+        return [written]
 
     def _insert(self, step: Step) -> list[Written]:
         row = (step.other, self._text(step.text), _TEXTS[step.row % len(_TEXTS)])
         if not self.keyed:
             # Few different rows, so that equal ones meet.
             row = (step.other % 2, self._text(step.text % 2), _TEXTS[step.row % 2])
-        elif not self._free(row):
+        elif not self.replacing and not self._free(row):
             return []
+        self._make_room(row)
         self.rows.append(row)
         values = _shown(row)
         return [Written("insert", (self.oid,), lambda xid: pgoutput.insert(self.oid, values, xid))]
@@ -110,9 +115,10 @@ class Table:
             return []
         first, second = self.rows[a], self.rows[b]
         away = self._with_key(first, (-1, first[1], first[2]))
-        steps = [] if self.full else [(a, away)]
+        collide = self.full and not self.replacing
+        steps = [] if collide else [(a, away)]
         steps += [(b, self._with_key(second, first)), (a, self._with_key(first, second))]
-        if self.full:
+        if collide:
             steps.reverse()
         return [self._update(at, row) for at, row in steps]
 
@@ -139,6 +145,10 @@ class Table:
 
     def _free(self, row: Row, but: int = -1) -> bool:
         return all(self._key(row) != self._key(other) for at, other in enumerate(self.rows) if at != but)
+
+    def _make_room(self, row: Row, but: int = -1) -> None:
+        if self.replacing:
+            self.rows = [other for at, other in enumerate(self.rows) if at == but or self._key(other) != self._key(row)]
 
     def _text(self, number: int) -> str | None:
         text = _TEXTS[number % len(_TEXTS)]
@@ -209,6 +219,7 @@ class History:
     rows: list[Row]
     full: bool
     keyed: bool
+    replacing: bool = False
     next_xid: int = 500
     chunks: list[tuple[int, list[bytes]]] = field(default_factory=list)
     """(place, records) in the order of creation."""
@@ -219,7 +230,7 @@ class History:
 
     def run(self, transaction: Transaction) -> None:
         top, number = self._xid(), max(self.numbers, default=0) + 1
-        table = Table(self.rows, self.full, self.keyed)
+        table = Table(self.rows, self.full, self.keyed, replacing=self.replacing)
         done = execute([table], transaction.parts, top, self._xid)
         self.rows = table.rows
         written = [(own, item) for own, item in done.items if item is not None]

@@ -57,11 +57,15 @@ def test_the_sets_are_all_that_can_be_followed() -> None:
 class Model:
     """A source's rows, its log records, and the rows of a target that follows `operations`, change by change."""
 
-    def __init__(self, initial: Sequence[Row], operations: frozenset[str], *, full: bool) -> None:
+    def __init__(
+        self, initial: Sequence[Row], operations: frozenset[str], *, full: bool, scattered: bool = False
+    ) -> None:
+        """`scattered`: a row that comes to a key replaces the one that has it."""
         self.source = {row[0]: row for row in initial}
         self.target = dict(self.source)
         self.operations = operations
         self.full = full
+        self.scattered = scattered
         self.records: list[bytes] = []
         self.left_out = 0
 
@@ -71,7 +75,7 @@ class Model:
             self.records.append(pgoutput.truncate([OID], 0))
             self.source.clear()
             self._clear()
-        elif kind == "insert" and key not in self.source:
+        elif kind == "insert" and self._free(key):
             row = (key, value, f"big {value}")
             self.records.append(pgoutput.insert(OID, _texts(row), 0))
             self.source[key] = self.target[key] = row
@@ -80,8 +84,11 @@ class Model:
             self._delete(key)
         elif kind == "update" and key in self.source:
             self._update(self.source[key], (key, value, self._big(key, value, leaves_out)), leaves_out)
-        elif kind == "move" and key in self.source and other not in self.source:
+        elif kind == "move" and key in self.source and other != key and self._free(other):
             self._move(key, (other, value, self._big(key, value, leaves_out)), leaves_out)
+
+    def _free(self, key: int) -> bool:
+        return self.scattered or key not in self.source
 
     def _big(self, key: int, value: str, leaves_out: bool) -> str | None:
         return self.source[key][2] if leaves_out else f"new {value}"
@@ -136,17 +143,20 @@ def apply(held: dict[int, Row], shares: Sequence[TableChanges], *, replacing: bo
     for share in shares:
         for (gone,) in rows(share.deletes):
             del held[gone]
+    for share in shares:
+        for (key,) in rows(share.replaced):
+            held.pop(key, None)
     assert len({row[0] for row in inserts}) == len(inserts)
     for row in inserts:
         assert replacing or row[0] not in held
         held[row[0]] = (row[0], row[1], row[2])
 
 
-def followed(operations: frozenset[str], mode: KeyMode, *, full: bool) -> TableSchema:
+def followed(operations: frozenset[str], mode: KeyMode, *, full: bool, scattered: bool = False) -> TableSchema:
     """A table of which these operations are followed."""
     identity = ReplicaIdentity.FULL if full else ReplicaIdentity.DEFAULT
     schema = table(_COLUMNS, ["id"] if mode is KeyMode.KEYED else [], mode, identity, OID)
-    return replace(schema, skipped=OPERATIONS - operations)
+    return replace(schema, skipped=OPERATIONS - operations, scattered=scattered)
 
 
 def netted(records: Sequence[bytes], schema: TableSchema, buckets: int) -> tuple[list[TableChanges], LedgerEntry]:
@@ -179,6 +189,7 @@ def batches(records: Sequence[bytes], cuts: Sequence[int]) -> list[Sequence[byte
     False,
     1,
     [],
+    False,
 )
 @example(
     [(1, "a", None)],
@@ -186,6 +197,7 @@ def batches(records: Sequence[bytes], cuts: Sequence[int]) -> list[Sequence[byte
     False,
     2,
     [2],
+    False,
 )
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.sampled_from("xy"), st.sampled_from([None, "big"])), max_size=4),
@@ -193,17 +205,24 @@ def batches(records: Sequence[bytes], cuts: Sequence[int]) -> list[Sequence[byte
     st.booleans(),
     st.integers(1, 3),
     st.lists(st.integers(1, 13), max_size=3),
+    st.booleans(),
 )
 def test_batches_leave_what_the_wanted_changes_leave(
-    operations: frozenset[str], initial: list[Row], steps: list[Step], full: bool, buckets: int, cuts: list[int]
+    operations: frozenset[str],
+    initial: list[Row],
+    steps: list[Step],
+    full: bool,
+    buckets: int,
+    cuts: list[int],
+    scattered: bool,
 ) -> None:
-    model = Model(initial, operations, full=full)
+    model = Model(initial, operations, full=full, scattered=scattered)
     held = dict(model.target)
     for step in steps:
         model.run(step)
     filtered = 0
     for records in batches(model.records, cuts):
-        shares, entry = netted(records, followed(operations, KeyMode.KEYED, full=full), buckets)
+        shares, entry = netted(records, followed(operations, KeyMode.KEYED, full=full, scattered=scattered), buckets)
         apply(held, shares, replacing="delete" not in operations)
         assert entry.applied + entry.netted + entry.filtered == len(records)
         assert min(entry.applied, entry.netted) >= 0

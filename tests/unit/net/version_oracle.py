@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from engine.model.batch import TableChanges
+from engine.model.batch import OPTIONAL, TableChanges
 from tests.unit.net.history_model import Row
 
 INITIAL = 0
@@ -73,7 +73,8 @@ def apply_slice(history: Versions, shares: Sequence[TableChanges]) -> None:
     completed = [(_completed(history, row), int(row["from_end"]), row["to_end"]) for row in begun]
     for share in shares:
         for row in share.ended.to_pylist() if share.ended is not None else ():
-            history.end(row["k0"], int(row["to_end"]))
+            if row["k0"] in history.current or not row.get(OPTIONAL):
+                history.end(row["k0"], int(row["to_end"]))
     truncates = {share.truncated_end for share in shares if share.truncated_end}
     for position in truncates:
         for key in list(history.current):
