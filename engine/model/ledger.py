@@ -55,7 +55,7 @@ class NetTally:
 
     If not all operations are followed: `unwanted` are the changes by operation that were left out, and are in none of the other counts. If
     deletes are among them, `moved` is the number of updates that were taken for inserts, as they changed the key, and `swept` that of rows
-    that a later insert replaced.
+    that a later insert replaced. Of a scattered table, `swept` counts the rows, known from its changes, that others replaced, too.
     """
 
     mode: KeyMode | None

@@ -95,6 +95,14 @@ def test_a_copy_with_a_row_of_two_nodes_is_kept_out(pipeline: Pipeline, late: bo
     assert pipeline.rows(orders) == [(7, "old")]
 
 
+def test_a_table_does_not_become_one_of_several_nodes_in_place(pipeline: Pipeline) -> None:
+    plain = replace(orders, scattered=False)
+    pipeline.load(ORDERS, plain, [(1, "of n0")])
+    fault = fault_of(lambda: pipeline.change(ORDERS, orders, replacing(1)))
+    assert fault.kind is FaultKind.TABLE_STRUCTURE_CHANGED
+    assert pipeline.rows(plain) == [(1, "of n0")]
+
+
 def test_the_structure_says_it_and_older_records_do_not() -> None:
     assert from_text(to_text(orders)) == orders
     plain = replace(orders, scattered=False)

@@ -178,3 +178,12 @@ def test_a_key_column_that_the_log_left_out_is_the_old_one() -> None:
     kept = restrict_to_range(changes, KeyRange(PLAIN, None, KeyBound(("2", "a")), decode_copy_text))
     assert kept.partials.num_rows == 1  # type: ignore[union-attr]
     assert replace(kept, partials=None).net_rows == 1
+
+
+def test_keys_to_which_rows_came_are_those_of_the_range() -> None:
+    given: list[Key] = [(-1, "a"), (0, "a"), (2, "b")]
+    change = replace(encoded([], mapped=False), replaced=pa.table(columns("k", given, mapped=False)))
+    found = restrict_to_range(change, KeyRange(PLAIN, None, KeyBound(("0", "a")), decode_copy_text))
+    assert found.replaced is not None
+    assert found.replaced["k0"].to_pylist() == [-1, 0]
+    assert found.staged["replace"] == found.net_rows == 2

@@ -52,10 +52,11 @@ def planned(
     mode: KeyMode = KeyMode.KEYED,
     *,
     soft_delete: bool = False,
+    scattered: bool = False,
     **more: object,
 ) -> PlannedBatch:
     schema = structure(TableName("public", "t"), {"id": "int4"}, ["id"] if mode is KeyMode.KEYED else [], mode)
-    schema = replace(schema, soft_delete=soft_delete)
+    schema = replace(schema, soft_delete=soft_delete, scattered=scattered)
     ranges = (LogRange(Ordinal(1), Ordinal(1 + records), Lsn(200)),)
     batch = SealedBatch(Lsn(100), Lsn(200), transactions, ranges, (), 0, 0)
     given: dict[str, object] = {"restructured": frozenset(), **more}
@@ -102,6 +103,7 @@ def test_a_target_that_makes_batches_of_everything_gets_batches() -> None:
         (planned(resumed=frozenset({TableId("t")})), "joins"),
         (planned(restructured=frozenset({TableId("t")})), "structure"),
         (planned(soft_delete=True), "deleted rows"),
+        (planned(scattered=True), "on several nodes"),
     ],
 )
 def test_what_cannot_be_written_one_by_one_is_said_once(batch: PlannedBatch, why: str) -> None:

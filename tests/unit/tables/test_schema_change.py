@@ -55,6 +55,12 @@ def test_a_rename_is_followed_also_of_the_key_and_of_the_table() -> None:
     assert judge(BASE, replace(BASE, name=TableName("public", "other"))) == Unchanged()
 
 
+def test_a_table_that_is_on_several_nodes_now_is_copied_again() -> None:
+    several = replace(BASE, scattered=True)
+    assert judge(BASE, several) == judge(several, BASE) == RecopyRequired("the nodes that have it changed")
+    assert judge(several, several) == Unchanged()
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
