@@ -35,7 +35,7 @@ from engine.sources.postgres_logs.node_session import NodeSession, Resume
 from engine.sources.postgres_logs.node_tables import NodeTable, NodeTables
 from engine.sources.postgres_logs.node_types import NodeTypes, is_of_user
 from engine.sources.postgres_logs.nodes import Node, Nodes
-from engine.sources.postgres_logs.own_rows import unfit
+from engine.sources.postgres_logs.own_table import unfit
 from engine.sources.postgres_logs.reader_folder import ReaderFolder, required
 from engine.sources.postgres_logs.reader_socket import ReaderSocket, request_mark
 from engine.sources.postgres_logs.relations import reason_of

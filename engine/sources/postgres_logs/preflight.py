@@ -15,7 +15,7 @@ from engine.records.catalog_table import nodes_problem
 from engine.sources.postgres_log import slots
 from engine.sources.postgres_logs.node_tables import NodeTable, NodeTables, same_number
 from engine.sources.postgres_logs.nodes import Node, Nodes
-from engine.sources.postgres_logs.own_rows import OWN_TABLE_REMEDY, unfit
+from engine.sources.postgres_logs.own_table import OWN_TABLE_REMEDY, unfit
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 _NOT_HERE = frozenset({"ddl_capture_absent", "ddl_capture_installed", "ddl_capture_outdated"})

@@ -18,7 +18,8 @@ from engine.model.identity import TableName
 from engine.model.schema import Column, SourceType
 from engine.sort.merge_records import Order
 from engine.sources.postgres_logs.node_tables import NodeTable
-from engine.sources.postgres_logs.own_rows import OwnRows, unfit
+from engine.sources.postgres_logs.own_rows import OwnRows
+from engine.sources.postgres_logs.own_table import unfit
 from tests.pg.postgres_logs.nodes import OWN
 from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.postgres_logs.fed_nodes import Log, Mark, Merged, chunk_of
