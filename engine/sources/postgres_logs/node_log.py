@@ -242,7 +242,7 @@ class NodeLog:
         """Of the open transaction, if a message or a row has named it."""
         self._own = None if naming.own_rows is None else OwnRows(*naming.own_rows)
         self._looked = 0
-        """The first record of the open transaction, in the present chunk, that was not looked at for such a row."""
+        """The first record of the open transaction, in the present chunk, that was not searched for such a row."""
         self._commits: deque[tuple[Sequence[int] | Array, Sequence[int] | Array]] = deque()
         """Ends and transaction ids of the last commits, also of those that are released."""
         self._noted = 0
@@ -312,7 +312,7 @@ class NodeLog:
             self._keep(chunk, first, chunk.count)
 
     def _unnamed(self, chunk: RecordChunk, at: int, stop: int) -> int:
-        """Which control record begins the first transaction that a row names; `stop` if none does. From `at` to before `stop` they are
+        """Which control record begins the first transaction that a row names; `stop` if none does. Those from `at` to before `stop` are
         BEGIN and COMMIT of each."""
         if self._own is None or stop == at:
             return stop
@@ -321,7 +321,7 @@ class NodeLog:
         return at + 2 * int(np.searchsorted(ordinals[at + 1 : stop : 2], found))
 
     def _look(self, chunk: RecordChunk, stop: int) -> None:
-        """Look for a row that names the open transaction, up to before this record."""
+        """Search for a row that names the open transaction, up to before this record."""
         if self._own is not None:
             found = self._own.id_in(chunk, self._looked, stop)
             self._named = self._named if found is None else self._naming.of_content(found)

@@ -14,6 +14,7 @@ _T_INSERT, _V_TEXT = ord("I"), ord("t")
 _TUPLE_AT = 6
 """Bytes of an insert before its row: type, table, and a letter for the new row."""
 _NO_TABLE = -1
+"""In place of a table's number, which is never negative: it was not announced."""
 
 
 class OwnRows:
