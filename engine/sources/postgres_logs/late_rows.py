@@ -124,8 +124,10 @@ class LateRows:
         self._doubtful[:] = False
 
     def held(self, positions: Sequence[int]) -> list[int]:
-        """Of positions up to which nodes may release their logs, those that leave what a further session has to read again."""
+        """Of positions up to which nodes may release their logs, those that leave what a further session has to read again. Not before any
+        that it has returned: a session would miss what was released since."""
         if not (self._arrived or self._starts):
+            self._covered = [max(pair) for pair in zip(positions, self._covered, strict=True)]
             return list(positions)
         return [min(pair) for pair in zip(positions, self._covered, strict=True)]
 

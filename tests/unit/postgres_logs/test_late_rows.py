@@ -45,10 +45,12 @@ class Nodes:
     copy: dict[int, int] = field(default_factory=dict)
     doubtful: bool = False
     values: int = 0
+    held: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.logs = [[] for _ in range(self.count)]
         self.merged = [0] * self.count
+        self.held = [0] * self.count
         for key in range(1, KEYS + 1):
             self.rows[key] = key % self.count, 0
             self.copy[key] = 0
@@ -123,6 +125,8 @@ class Nodes:
         elif kind == "restart":
             self.restart()
         self.late.advance(self.merged)
+        held, self.held = self.held, self.late.held(self.merged)
+        assert all(now >= before for now, before in zip(self.held, held, strict=True)), "nodes have released more"
 
 
 def keys_of(changes: list[Change]) -> RowKeys:

@@ -1,0 +1,74 @@
+"""A row is deleted on one node and then inserted on another one, by ordinary transactions, while the first one's log is late."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import Replica
+from tests.fixtures.waiting import wait_until
+from tests.pg.postgres_logs.test_nodes_replicated import SENDERS, catch_up
+from tests.pg.postgres_logs.test_rows_of_several_nodes import ROWS, follow, nodes, target_kind
+
+__all__ = ["follow", "nodes", "target_kind"]
+pytestmark = pytest.mark.pg
+MOVED = [(key, "of n1" if key < 4 else "of n0") for key in range(1, 7)]
+STATES = "SELECT id, state FROM orders ORDER BY id, state"
+
+
+@contextmanager
+def late(database: Database) -> Iterator[None]:
+    """The log of this node is not sent."""
+    senders = [pid for (pid,) in database.execute(SENDERS)]
+    assert senders
+    for pid in senders:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in senders:
+            os.kill(pid, signal.SIGCONT)
+
+
+def move(databases: list[Database]) -> None:
+    databases[0].execute("UPDATE orders SET state = 'last of n0' WHERE id < 4")
+    databases[0].execute("DELETE FROM orders WHERE id < 4")
+    databases[1].execute("INSERT INTO orders SELECT n, 'of n1', 'a' FROM generate_series(1, 3) AS n")
+
+
+@pytest.mark.parametrize("ends", ["nothing", "reader", "engine"])
+def test_rows_that_have_moved_stay(follow: Callable[..., Replica], nodes: list[Database], ends: str) -> None:
+    replica = follow()
+    with late(nodes[0]):
+        move(nodes)
+        wait_until(lambda: replica.query(STATES) == MOVED, 30, "rows of n1 in place of those of n0")
+        if ends == "reader":
+            replica.kill_reader()
+    if ends == "engine":
+        replica.restart()
+        replica.wait_live()
+    catch_up(replica)
+    assert replica.query(STATES) == MOVED
+    nodes[1].execute("UPDATE orders SET state = 'again' WHERE id = 1")
+    nodes[1].execute("DELETE FROM orders WHERE id = 2")
+    nodes[0].execute("INSERT INTO orders VALUES (2, 'back', 'b')")
+    catch_up(replica)
+    expected = sorted(row for database in nodes for row in database.execute(ROWS))
+    assert replica.query(ROWS) == expected
+    assert not {"parked", "copying"} & set(replica.states_of("public.orders")[3:])
+
+
+def test_rows_that_move_within_a_batch_stay(follow: Callable[..., Replica], nodes: list[Database]) -> None:
+    """The engine gets the insert and then the late delete at once."""
+    replica = follow()
+    with late(nodes[0]):
+        move(nodes)
+        ends = nodes[1].execute("SELECT pg_current_wal_flush_lsn()")
+        assert ends
+    catch_up(replica)
+    assert replica.query(STATES) == MOVED
