@@ -83,10 +83,8 @@ class DiscoveredTable:
 
 @dataclass(frozen=True, slots=True)
 class SourceIdentity:
-    """Identity of the database. If system identifier or timeline change, positions are not comparable any more.
-
-    `timelines`: of several logs, by name, of which `timeline` is a hash; `read_timelines`: those of the last session, if they are known.
-    """
+    """Identity of the database. If system identifier or timeline change, positions are not comparable any more. `timelines`: of several
+    logs, by name, of which `timeline` is a hash; `read_timelines`: those of the last session, if they are known."""
 
     system_id: str
     timeline: int
@@ -636,10 +634,8 @@ class TicketWriter(Protocol):
         """Write a ticket's marker to the log, committed and flushed. Every slot delivers it, independently of publications.
 
         None: only the log reader that runs now writes the marker, if there is one, and later readers do not know of it. So the ticket is
-        written again after each start of a reader, until its marker is read.
-
-        Raises EngineFault(SOURCE_PRIVILEGE) if the source is read-only, or the user may not write.
-        """
+        written again after each start of a reader, until its marker is read. Raises EngineFault(SOURCE_PRIVILEGE) if the source is
+        read-only, or the user may not write."""
         ...
 
 
