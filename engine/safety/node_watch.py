@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from engine.model.fault import FaultKind
 from engine.model.merged_logs import LogStatus
+from engine.model.position import Lsn
 from engine.platform.clock import Clock
 from engine.tables.reporter import Reporter
 
@@ -19,19 +20,30 @@ class NodeWatch:
     def __init__(self, reporter: Reporter, clock: Clock) -> None:
         self._reporter = reporter
         self._clock = clock
-        self._reported: set[str] = set()
+        self._reported: dict[str, Lsn | None] = {}
+        """By name of a node that was reported, up to where it was read; None: it was away since, or that is not known."""
 
     def look(self, logs: Iterable[LogStatus]) -> None:
         """Judge what a check found of each node, and report what is new."""
         for log in logs:
             since_us = log.silent_since_us if log.away is None else log.away.since_us
             if not since_us:
-                if log.name in self._reported:
-                    self._reported.discard(log.name)
+                if self._is_heard(log):
+                    del self._reported[log.name]
                     self._reporter.event("info", "node_heard", log.name, f"the log of node {log.name} is read again")
-            elif log.name not in self._reported and self._clock.wall_us() - since_us >= _AFTER_S * 1e6:
-                self._reported.add(log.name)
+            elif log.name in self._reported:
+                if log.away is not None:
+                    self._reported[log.name] = None
+            elif self._clock.wall_us() - since_us >= _AFTER_S * 1e6:
+                self._reported[log.name] = None if log.away is not None else log.read
                 self._reporter.event("warning", FaultKind.NODE_SILENT.value, log.name, _detail(log))
+
+    def _is_heard(self, log: LogStatus) -> bool:
+        """Whether a reported node that no other waits for is read again: if it is only that none waits for a moment, its outage lasts."""
+        if log.name not in self._reported:
+            return False
+        known = self._reported[log.name]
+        return known is None or log.read is None or log.read > known
 
 
 def _detail(log: LogStatus) -> str:

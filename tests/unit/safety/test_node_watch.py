@@ -52,6 +52,18 @@ def test_each_outage_is_reported_once_after_some_seconds() -> None:
     assert "refused" in reports.details[0]
 
 
+def test_a_node_that_no_other_waits_for_at_a_moment_is_not_heard_before_its_log_is_read() -> None:
+    reports, clock = Reports(), ManualEngineClock()
+    watch = NodeWatch(cast("Reporter", reports), clock)
+    for at_s in range(10, 60):
+        clock.ms = at_s * 1000.0
+        since_us = 0 if at_s % 20 == 19 else 10 * SECOND_US
+        watch.look([LogStatus("n1", Lsn(9), read=Lsn(5), late=True, silent_since_us=since_us)])
+    assert reports.found == [("node_silent", "n1")]
+    watch.look([LogStatus("n1", Lsn(9), read=Lsn(6))])
+    assert reports.found == [("node_silent", "n1"), ("node_heard", "n1")]
+
+
 def test_short_outages_and_what_is_not_known_are_not_reported() -> None:
     reports, clock = Reports(), ManualEngineClock()
     watch = NodeWatch(cast("Reporter", reports), clock)
