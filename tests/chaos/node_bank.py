@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from shutil import rmtree
+from time import monotonic, time
 from typing import Any
 
 import psycopg
@@ -24,6 +25,7 @@ from server.demo.embedded import EmbeddedPostgres, server_folder
 from tests.chaos import node_coordinator
 from tests.chaos.node_coordinator import Coordinator, DeadCoordinatorError, Session, Spread, UnfitError, Work
 from tests.chaos.reader import Written
+from tests.chaos.skewed_clocks import installation
 
 NODES = 3
 SHARED_ON = (0, 2)
@@ -81,11 +83,16 @@ EXPECTED = [
 
 
 class Places:
-    """The nodes' databases. `clusters`: those that hold them, one for all or one for each."""
+    """The nodes' databases. `clusters`: those that hold them, one for all or one for each. `skew_s`: seconds by which the clock of
+    the first cluster is after that of the machine, and that of the second one ahead of it."""
 
-    def __init__(self, layout: str, settings: dict[str, str]) -> None:
+    def __init__(self, layout: str, settings: dict[str, str], skew_s: int = 0) -> None:
         count = NODES if layout == "clusters" else 1
-        self.clusters = [EmbeddedPostgres(server_folder(), durable=True, settings=settings) for _ in range(count)]
+        self.installations = [installation(skew) for skew in (-skew_s, skew_s)] if skew_s else []
+        programs = [*self.installations, *[None] * count][:count]
+        self.clusters = [
+            EmbeddedPostgres(server_folder(), durable=True, settings=settings, installation=each) for each in programs
+        ]
         self.names = [f"work{node}" for node in range(NODES)]
         self.former: list[EmbeddedPostgres] = []
         """Clusters whose place another one has."""
@@ -105,6 +112,11 @@ class Places:
         settings = {"host": cluster.host, "port": cluster.port, "database": self.names[node], "user": cluster.user}
         return {"kind": "postgres", "settings": {**settings, "sslmode": "disable"}}
 
+    def skews(self) -> list[float]:
+        """How far the clock of each cluster is ahead of the machine's, in seconds."""
+        clocks = [cluster.execute("SELECT extract(epoch FROM clock_timestamp())::float8") for cluster in self.clusters]
+        return [round(float(clock) - time(), 1) for ((clock,),) in clocks]
+
     def create(self) -> None:
         """Start all, and create databases and tables."""
         for cluster in self.clusters:
@@ -123,8 +135,8 @@ class NodeBank:
     table = _WRITES
     errors = (psycopg.Error, DeadCoordinatorError)
 
-    def __init__(self, layout: str, seed: int, settings: dict[str, str]) -> None:
-        self.places = Places(layout, settings)
+    def __init__(self, layout: str, seed: int, settings: dict[str, str], skew_s: int = 0) -> None:
+        self.places = Places(layout, settings, skew_s)
         self.coordinator = Coordinator(self.places, self.places.clusters[0].folder / "decisions")
         self.counts: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
@@ -163,6 +175,8 @@ class NodeBank:
     def destroy(self) -> None:
         for cluster in [*self.places.clusters, *self.places.former]:
             cluster.destroy()
+        for each in self.places.installations:
+            rmtree(each, ignore_errors=True)
 
     def work(self) -> None:
         """Begin to write."""

@@ -72,6 +72,7 @@ class NodesRun(KillRun):
         self._seconds: float = options.seconds
         self._layout: str = options.layout
         self._outage: str | None = options.outage
+        self._skews: list[float] = []
         self._trial = Outage(rig, bank, self.note, options.seconds)
         self._kills = NodeKills(bank, random.Random(f"{options.seed}/nodes"))
         self._readers = Readers(rig, node_bank.SUMS, node_bank.EXPECTED, bank)
@@ -108,6 +109,7 @@ class NodesRun(KillRun):
 
     def go(self) -> None:
         self._bank.work()
+        self._skews = self._bank.places.skews()
         self.rig.wait_until(self._connected, FOUND_S, "the nodes' connections")
         tables = [{"schema": "public", "name": name} for name in node_bank.TABLES]
         self.rig.declare(tables, batch={"small_rows": 40}, queue={"mode": self.queue_mode})
@@ -138,6 +140,7 @@ class NodesRun(KillRun):
             "layout": self._layout,
             **({} if self._outage is None else {"outage": self._outage, **self._trial.figures}),
             "order": order_of(self.seed),
+            "clocks_ahead_s": self._skews,
             **super().summary(),
             "transactions": dict(sorted(self._bank.counts.items())),
             "lost_transactions": dict(self._bank.lost),
@@ -214,11 +217,17 @@ def main() -> int:
         help="in place of kills, for --seconds: the first node's log is not sent (silent), or its server is stopped; or a standby takes its"
         " place (promoted), or a node is added and one removed (nodes). Of clusters only",
     )
+    parser.add_argument(
+        "--skew",
+        type=int,
+        default=0,
+        help="seconds by which clocks of two clusters differ from the machine's; needs faketime (0)",
+    )
     parser.add_argument("--memory-mb", type=float, default=_MEMORY_MB, help="most of all our processes together (2500)")
     parser.add_argument("--failures", type=Path, default=Path("var/chaos"), help="where a failure is written down")
     options = parser.parse_args()
     run: KillRun | None = None
-    bank = NodeBank(options.layout, options.seed, _SETTINGS)
+    bank = NodeBank(options.layout, options.seed, _SETTINGS, options.skew)
     capture = {
         "kind": "postgres_logs",
         "gid_pattern": GID_PATTERN,
