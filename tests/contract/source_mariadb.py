@@ -50,7 +50,13 @@ class _MariaDbSession:
 class MariaDbOrigin:
     """Origin over one database. The shadow log exists before a test begins."""
 
-    CAN = frozenset(Can) - {Can.STREAM_OPEN_TRANSACTIONS, Can.SEE_OTHERS, Can.FOLLOW_COLUMNS, Can.TAKE_TICKETS}
+    CAN = frozenset(Can) - {
+        Can.STREAM_OPEN_TRANSACTIONS,
+        Can.SEE_OTHERS,
+        Can.FOLLOW_COLUMNS,
+        Can.TAKE_TICKETS,
+        Can.CONTINUE,
+    }
 
     def __init__(self, database: MariaDbDatabase, stack: ExitStack) -> None:
         self._database = database

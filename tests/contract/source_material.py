@@ -60,6 +60,7 @@ class Can(Enum):
     BEGIN_ANYWHERE = "it begins at any position that was read, whatever is recorded of it"
     SELECT_COLUMNS = "it leaves columns out"
     TAKE_TICKETS = "its log takes markers of tickets"
+    CONTINUE = "its log continues by itself once a database that stopped is back"
     FOLLOW_COLUMNS = "its log brings the columns that a table has got, without a new copy"
 
 

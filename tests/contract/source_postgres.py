@@ -52,7 +52,7 @@ class _PostgresSession:
 class PostgresOrigin:
     """Origin over one database."""
 
-    CAN = frozenset(Can)
+    CAN = frozenset(Can) - {Can.CONTINUE}
 
     def __init__(self, database: Database, stack: ExitStack) -> None:
         self._database = database
@@ -93,7 +93,7 @@ class PostgresOrigin:
 class TriggersOrigin(PostgresOrigin):
     """The same, captured by triggers. The shadow log exists before a test begins."""
 
-    CAN = frozenset(Can) - {Can.STREAM_OPEN_TRANSACTIONS, Can.SEE_OTHERS}
+    CAN = frozenset(Can) - {Can.STREAM_OPEN_TRANSACTIONS, Can.SEE_OTHERS, Can.CONTINUE}
 
     def __init__(self, database: Database, stack: ExitStack) -> None:
         super().__init__(database, stack)

@@ -473,6 +473,7 @@ class RowsOrigin:
             Can.PUBLISH,
             Can.SELECT_COLUMNS,
             Can.TAKE_TICKETS,
+            Can.CONTINUE,
         }
         self.source: Source = self.open()
 

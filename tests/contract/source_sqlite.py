@@ -40,7 +40,13 @@ class SqliteSession:
 class SqliteOrigin:
     """Origin over one file. The shadow log exists before a test begins."""
 
-    CAN = frozenset(Can) - {Can.STREAM_OPEN_TRANSACTIONS, Can.SEE_OTHERS, Can.WRITE_AT_ONCE, Can.TAKE_TICKETS}
+    CAN = frozenset(Can) - {
+        Can.STREAM_OPEN_TRANSACTIONS,
+        Can.SEE_OTHERS,
+        Can.WRITE_AT_ONCE,
+        Can.TAKE_TICKETS,
+        Can.CONTINUE,
+    }
 
     def __init__(self, folder: Path, journal: str, stack: ExitStack) -> None:
         self._path = folder / "shop.db"

@@ -123,7 +123,8 @@ def test_rows_name_transactions_as_messages_do(
     if order is Order.STRICT:
         assert values(found) == values(named)
     else:
-        assert Counter(values(found)) == Counter(values(named))
+        # By which node's commit a global transaction is released depends on what was read first.
+        assert Counter(rows for _, rows in values(found)) == Counter(rows for _, rows in values(named))
 
 
 @pytest.mark.parametrize("named", [[], [0], [2, 3], [0, 1, 2, 3, 4, 5]])
