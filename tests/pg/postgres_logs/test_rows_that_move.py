@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica
 from tests.fixtures.waiting import wait_until
-from tests.pg.postgres_logs.test_nodes_replicated import SENDERS, catch_up
+from tests.pg.postgres_logs.test_nodes_replicated import catch_up, silent
 from tests.pg.postgres_logs.test_rows_of_several_nodes import ROWS, follow, nodes, target_kind
 
 __all__ = ["follow", "nodes", "target_kind"]
 pytestmark = pytest.mark.pg
 MOVED = [(key, "of n1" if key < 4 else "of n0") for key in range(1, 7)]
 STATES = "SELECT id, state FROM orders ORDER BY id, state"
-
-
-@contextmanager
-def late(database: Database) -> Iterator[None]:
-    """The log of this node is not sent."""
-    senders = [pid for (pid,) in database.execute(SENDERS)]
-    assert senders
-    for pid in senders:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in senders:
-            os.kill(pid, signal.SIGCONT)
 
 
 def move(databases: list[Database]) -> None:
@@ -44,7 +27,7 @@ def move(databases: list[Database]) -> None:
 @pytest.mark.parametrize("ends", ["nothing", "reader", "engine"])
 def test_rows_that_have_moved_stay(follow: Callable[..., Replica], nodes: list[Database], ends: str) -> None:
     replica = follow()
-    with late(nodes[0]):
+    with silent(nodes[0]):
         move(nodes)
         wait_until(lambda: replica.query(STATES) == MOVED, 30, "rows of n1 in place of those of n0")
         if ends == "reader":
@@ -66,7 +49,7 @@ def test_rows_that_have_moved_stay(follow: Callable[..., Replica], nodes: list[D
 def test_rows_that_move_within_a_batch_stay(follow: Callable[..., Replica], nodes: list[Database]) -> None:
     """The engine gets the insert and then the late delete at once."""
     replica = follow()
-    with late(nodes[0]):
+    with silent(nodes[0]):
         move(nodes)
         ends = nodes[1].execute("SELECT pg_current_wal_flush_lsn()")
         assert ends
