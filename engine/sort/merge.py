@@ -19,7 +19,7 @@ logs of partition nodes by Liu, Lindsay et al. (CaptureEEE), with completeness b
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -106,6 +106,11 @@ class _Queued(NamedTuple):
     dropped: bool = False
     """A rollback whose part does not belong to `of` any more."""
 
+    @property
+    def decides(self) -> bool:
+        """Whether its transaction is released at this record."""
+        return not (self.of.released or self.part is not None or self.entry.kind is EntryKind.ROLLBACK_PREPARED)
+
 
 @dataclass(slots=True)
 class _Node:
@@ -129,7 +134,10 @@ class _Node:
     """What is prepared on it after the last record that was passed in."""
 
     def stamped(self, time_us: int) -> int:
-        self.tail = max(self.floor, self.tail, time_us)
+        if self.floor > self.tail:
+            self.tail = self.floor
+        if time_us > self.tail:
+            self.tail = time_us
         return self.tail
 
     def settle(self) -> None:
@@ -178,11 +186,10 @@ class LogMerge:
         self._nodes = [_Node(number, after[number], after[number]) for number in range(nodes)]
         self._live: dict[str, list[_Global]] = {}
         """Those that are not released, by id; of one id in the order in which they began."""
-        self._closing = [
-            _Global(gtid, released=True, waiting=set(waiting)) for gtid, waiting in (unclosed or {}).items()
-        ]
-        """Those that are released and wait for commits."""
-        self._unclosed = {(each.gtid, node): each for each in self._closing for node in each.waiting}
+        known = [_Global(gtid, released=True, waiting=set(waiting)) for gtid, waiting in (unclosed or {}).items()]
+        self._closing = {id(each): each for each in known}
+        """Those that are released and wait for commits. One id may name several."""
+        self._unclosed = {(each.gtid, node): each for each in known for node in each.waiting}
         """Those of an earlier run, by id and node, until the record was passed in that ends the node's part."""
         self._undated: list[_Global] = []
         """Decided, and no marks were asked for since."""
@@ -222,6 +229,11 @@ class LogMerge:
         if entry.kind is EntryKind.OWN_COMMIT:
             return self._own_commit(log, entry)
         return self._end_prepared(log, entry)
+
+    def add_all(self, node: int, entries: Iterable[Entry]) -> list[tuple[Entry, int]]:
+        """As `add` for consecutive records; returns those for which it returns a place, with the place."""
+        found = ((entry, self.add(node, entry)) for entry in entries)
+        return [(entry, place) for entry, place in found if place is not None]
 
     def heard(self, node: int, read: int, clock_us: int = 0) -> None:
         """Everything of a node's log up to `read` was passed in. `clock_us`: its clock when it ended there; 0 = unknown."""
@@ -298,7 +310,7 @@ class LogMerge:
         """Global transactions that are released, with the nodes whose commit of their part is not: snapshots of these nodes do not have
         it."""
         found: dict[str, frozenset[int]] = {}
-        for each in self._closing:
+        for each in self._closing.values():
             found[each.gtid] = found.get(each.gtid, frozenset()) | each.waiting
         return found
 
@@ -350,18 +362,20 @@ class LogMerge:
         again = log.prepared.get(entry.gtid)
         if again is not None:
             return self._replace(log.number, again, entry)
-        before = self._unclosed.get((entry.gtid, log.number))
+        before = self._unclosed.get((entry.gtid, log.number)) if self._unclosed else None
         if before is not None:
             log.prepared[entry.gtid] = before
             return entry.place
-        alive = self._live.get(entry.gtid, ())
-        found = next((each for each in alive if each.takes(log.number, entry.end)), None) or self._new(entry.gtid)
+        alive = self._live.get(entry.gtid)
+        found = next((each for each in alive if each.takes(log.number, entry.end)), None) if alive else None
+        found = found or self._new(entry.gtid)
         stamp = log.stamped(entry.time_us)
         part = found.prepared[log.number] = _Part(entry.place, entry.begin, stamp)
         found.seen.add(log.number)
         found.rolled_back.discard(log.number)
         log.prepared[entry.gtid] = found
-        self._name(found, entry)
+        if entry.participants is not None:
+            self._name(found, entry.participants)
         log.queue.append(_Queued(entry, stamp, found, part))
         return None
 
@@ -381,7 +395,8 @@ class LogMerge:
         found = next((each for each in alive if each.own is None), None) or self._new(entry.gtid)
         stamp = log.stamped(entry.time_us)
         found.own = log.number, _Part(entry.place, entry.begin, stamp)
-        self._name(found, entry)
+        if entry.participants is not None:
+            self._name(found, entry.participants)
         self._decide(found)
         log.queue.append(_Queued(entry, stamp, found))
         return None
@@ -390,7 +405,8 @@ class LogMerge:
         found = log.prepared.pop(entry.gtid, None)
         if entry.end <= log.after:
             return None if found is None else self._drop(log.number, found)
-        found = self._unclosed.pop((entry.gtid, log.number), found)
+        if self._unclosed:
+            found = self._unclosed.pop((entry.gtid, log.number), found)
         if found is None:
             if entry.kind is EntryKind.ROLLBACK_PREPARED:
                 return None
@@ -432,9 +448,8 @@ class LogMerge:
             del self._live[found.gtid]
 
     @staticmethod
-    def _name(found: _Global, entry: Entry) -> None:
-        if entry.participants is not None:
-            found.participants = (found.participants or frozenset()) | entry.participants
+    def _name(found: _Global, participants: frozenset[int]) -> None:
+        found.participants = (found.participants or frozenset()) | participants
 
     def _decide(self, found: _Global) -> None:
         if not found.decided:
@@ -462,8 +477,8 @@ class LogMerge:
 
     def _stamp(self, log: _Node) -> int:
         """Of a node's next record; its virtual time if it has none."""
-        log.settle()
         if not log.queue:
+            log.settle()
             return log.floor
         head = log.queue[0]
         return max(int(head.stamps[0]) if isinstance(head, _Run) else _least(head), log.floor)
@@ -471,7 +486,7 @@ class LogMerge:
     def _waits_for(self, head: _Run | _Queued) -> int | None:
         """Another node, if the commit of a global transaction comes after a record that is in that node's queue still: one of its prepares,
         with what precedes it there, or the coordinator's commit."""
-        if isinstance(head, _Run) or head.of.released or head.entry.kind not in COMMITS:
+        if isinstance(head, _Run) or not head.decides:
             return None
         for node, part in head.of.prepared.items():
             if not part.passed:
@@ -480,50 +495,47 @@ class LogMerge:
             return head.of.own[0]
         return None
 
-    def _is_ready(self, queued: _Queued) -> bool:
-        if queued.entry.kind in (EntryKind.PREPARE, EntryKind.ROLLBACK_PREPARED) or queued.of.released:
-            return True
-        return not self._unread(queued.of)
-
     def _causal(self) -> Iterator[Merged]:
         """What each node has until it waits for another one, as often as that releases something."""
         released = True
         while released:
             released = False
             for log in self._nodes:
-                while (found := self._next_of(log)) is not None:
+                while log.queue and not log.is_past:
+                    head = log.queue[0]
+                    if isinstance(head, _Queued):
+                        if head.decides and (self._waits_for(head) is not None or self._unread(head.of)):
+                            break
+                        # Stamps decide on nothing.
+                        yield self._deliver(log, head, 0)
+                    else:
+                        count = _up_to(head, log.most)
+                        self._cut(log, head, count, log.floor)
+                        nodes = np.full(count, log.number, np.uint8)
+                        yield LocalRun(nodes, head.ends[:count], head.times_us[:count], head.places[:count])
                     released = True
-                    yield found
-
-    def _next_of(self, log: _Node) -> Merged | None:
-        if not log.queue or log.is_past:
-            return None
-        head = log.queue[0]
-        if isinstance(head, _Run):
-            count = _up_to(head, log.most)
-            self._cut(log, head, count, log.floor)
-            nodes = np.full(count, log.number, np.uint8)
-            return LocalRun(nodes, head.ends[:count], head.times_us[:count], head.places[:count])
-        if self._is_ready(head) and self._waits_for(head) is None:
-            return self._deliver(log, head)
-        return None
 
     def _strict(self) -> Iterator[Merged]:
         while (found := self._next_of_all()) is not None:
             yield found
 
     def _next_of_all(self) -> Merged | None:
-        # What waits for a record of another log comes after it, whatever its stamp is.
-        nodes = [
-            log for log in self._nodes if not log.is_past and (not log.queue or self._waits_for(log.queue[0]) is None)
-        ]
-        log = min(nodes, key=lambda each: (self._stamp(each), each.number), default=None)
-        if log is None or not log.queue:
+        nodes, first, least = [], None, _NO_END
+        for log in self._nodes:
+            # What waits for a record of another log comes after it, whatever its stamp is.
+            if not log.is_past and (not log.queue or self._waits_for(log.queue[0]) is None):
+                nodes.append(log)
+                stamp = self._stamp(log)
+                if stamp < least:
+                    first, least = log, stamp
+        if first is None or not first.queue:
             return None
-        head = log.queue[0]
+        head = first.queue[0]
         if isinstance(head, _Run):
             return self._runs(nodes)
-        return self._deliver(log, head) if self._is_ready(head) else None
+        if head.decides and self._unread(head.of):
+            return None
+        return self._deliver(first, head, least)
 
     def _runs(self, nodes: Sequence[_Node]) -> LocalRun:
         """The local transactions that come before everything else."""
@@ -566,12 +578,14 @@ class LogMerge:
             rest = _Run(run.ends[count:], run.times_us[count:], run.stamps[count:], run.places[count:])
             log.queue.appendleft(rest)
 
-    def _deliver(self, log: _Node, queued: _Queued) -> Merged:
+    def _deliver(self, log: _Node, queued: _Queued, stamp: int) -> Merged:
         """Process a node's next record."""
-        stamp = self._stamp(log)
         log.queue.popleft()
         entry, found, node = queued.entry, queued.of, log.number
-        log.floor, log.passed = stamp, max(log.passed, entry.end)
+        if stamp > log.floor:
+            log.floor = stamp
+        if entry.end > log.passed:
+            log.passed = entry.end
         if queued.part is not None:
             queued.part.passed = True
         if queued.part is not None or queued.dropped:
@@ -579,7 +593,7 @@ class LogMerge:
         if found.released:
             found.waiting.discard(node)
             if not found.waiting:
-                self._closing = [each for each in self._closing if each is not found]
+                self._closing.pop(id(found), None)
             if entry.kind is EntryKind.ROLLBACK_PREPARED:
                 return InDoubt(entry.gtid, node, entry.end)
             return Closed(entry.gtid, node, entry.end, entry.time_us)
@@ -590,7 +604,7 @@ class LogMerge:
         found.released, found.stamp = True, stamp
         found.waiting = {each for each in found.prepared if each != node}
         if found.waiting:
-            self._closing.append(found)
+            self._closing[id(found)] = found
         parts = {each: part.place for each, part in found.prepared.items() if part.place != NO_ROWS}
         if found.own is not None:
             parts[found.own[0]] = found.own[1].place
@@ -616,8 +630,8 @@ class LogMerge:
 
 def _least(queued: _Queued) -> int:
     """The record's stamp: after everything that it depends on in other logs, as far as that is known."""
-    entry, found = queued.entry, queued.of
-    if entry.kind in (EntryKind.PREPARE, EntryKind.ROLLBACK_PREPARED):
+    found = queued.of
+    if queued.part is not None or queued.entry.kind is EntryKind.ROLLBACK_PREPARED:
         return queued.stamp
     if found.released:
         return max(queued.stamp, found.stamp + 1)
