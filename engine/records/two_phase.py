@@ -5,9 +5,12 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+import numpy as np
+
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
+from engine.platform.compiled import Array, kernel
 from engine.records.encode import CLOCK_ZERO_US
 
 
@@ -41,6 +44,10 @@ _FORMS = {
 """Kind and fixed part by type: flags (not in BEGIN PREPARE), two positions, one or two times, transaction id. The gid follows."""
 
 
+_T_PREPARE, _T_COMMIT, _T_ROLLBACK = (ord(letter) for letter in "PKr")
+_FIXED, _FIXED_OF_ROLLBACK = _FORMS[_T_PREPARE][1].size, _FORMS[_T_ROLLBACK][1].size
+
+
 def two_phase_of(record: bytes) -> TwoPhase:
     """Parse a record of one of these types.
 
@@ -55,6 +62,47 @@ def two_phase_of(record: bytes) -> TwoPhase:
         raise _unreadable(record)
     gid = record[form.size : -1].decode("utf-8", "surrogateescape")
     return TwoPhase(kind, fields[-1], Lsn(fields[0]), Lsn(fields[1]), fields[-2] + CLOCK_ZERO_US, gid)
+
+
+def gids_of(data: Array, offsets: Array, ordinals: Array) -> tuple[list[int], list[str]]:
+    """The first position and the gid of some of these records, of the types P, K and r, as `two_phase_of` reads them.
+
+    Raises EngineFault(LOG_UNREADABLE) as it does.
+    """
+    lsns, starts, stops = (np.empty(len(ordinals), np.int64) for _ in range(3))
+    read = _read_gids(data, offsets, ordinals, lsns, starts, stops)
+    if read < len(ordinals):
+        at = int(ordinals[read])
+        raise _unreadable(data[offsets[at] : offsets[at + 1]].tobytes())
+    low = int(starts[0]) if len(starts) else 0
+    text = data[low : int(stops[-1])].tobytes() if len(stops) else b""
+    borders = zip((starts - low).tolist(), (stops - low).tolist(), strict=True)
+    return lsns.tolist(), [text[start:stop].decode("utf-8", "surrogateescape") for start, stop in borders]
+
+
+@kernel
+def _read_gids(data: Array, offsets: Array, ordinals: Array, lsns: Array, starts: Array, stops: Array) -> int:
+    """Fill in the first position, and where the gid is in `data`; returns the number of records before one that has another form."""
+    for k in range(ordinals.size):
+        p, q = int(offsets[ordinals[k]]), int(offsets[ordinals[k] + 1])
+        kind = data[p]
+        size = _FIXED_OF_ROLLBACK if kind == _T_ROLLBACK else _FIXED
+        if kind not in (_T_PREPARE, _T_COMMIT, _T_ROLLBACK) or q - p <= size or data[p + 1] != 0 or data[q - 1] != 0:
+            return k
+        for at in range(p + size, q - 1):
+            if data[at] == 0:
+                return k
+        lsn = np.int64(0)
+        for at in range(p + 2, p + 10):
+            lsn = lsn << 8 | np.int64(data[at])
+        lsns[k], starts[k], stops[k] = lsn, p + size, q - 1
+    return ordinals.size
+
+
+def warm() -> None:
+    """Compile the kernel."""
+    record = np.frombuffer(_FORMS[_T_PREPARE][1].pack(0, 1, 2, 0, 1).replace(b"\0", b"P", 1) + b"g\0", np.uint8)
+    gids_of(record, np.array([0, len(record)], np.int32), np.zeros(1, np.int64))
 
 
 def _unreadable(record: bytes) -> EngineFault:

@@ -28,7 +28,6 @@ import numpy as np
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.sort.merge_records import (
-    COMMITS,
     NO_ROWS,
     Closed,
     Entry,
@@ -134,10 +133,8 @@ class _Node:
     """What is prepared on it after the last record that was passed in."""
 
     def stamped(self, time_us: int) -> int:
-        if self.floor > self.tail:
-            self.tail = self.floor
-        if time_us > self.tail:
-            self.tail = time_us
+        self.tail = max(self.tail, self.floor)
+        self.tail = max(self.tail, time_us)
         return self.tail
 
     def settle(self) -> None:
@@ -582,10 +579,8 @@ class LogMerge:
         """Process a node's next record."""
         log.queue.popleft()
         entry, found, node = queued.entry, queued.of, log.number
-        if stamp > log.floor:
-            log.floor = stamp
-        if entry.end > log.passed:
-            log.passed = entry.end
+        log.floor = max(log.floor, stamp)
+        log.passed = max(log.passed, entry.end)
         if queued.part is not None:
             queued.part.passed = True
         if queued.part is not None or queued.dropped:

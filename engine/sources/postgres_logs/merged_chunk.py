@@ -4,55 +4,53 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
-from engine.model.merged_logs import NODE_BIT, LogsMessage, commit_mark
-from engine.model.position import Lsn
+from engine.model.merged_logs import NODE_BIT, LogsMessage
 from engine.model.schema import ReplicaIdentity
 from engine.model.ticket import TicketMarker
-from engine.platform.compiled import Array, kernel
-from engine.records.encode import CLOCK_ZERO_US
+from engine.platform.compiled import Array
+from engine.records import two_phase
 from engine.records.messages import logs_record, marker_record, parse_truncate
 from engine.records.relation import Announced, AnnouncedColumn, apart, relation_record
 from engine.sort.merge_records import LocalRun
 from engine.sources.postgres import frames
-from engine.sources.postgres_logs import late_rows, own_rows
+from engine.sources.postgres_logs import late_rows, merged_records, own_rows
 from engine.sources.postgres_logs.late_rows import DOUBTFUL, KEPT, LateRows
+from engine.sources.postgres_logs.merged_records import (
+    BEGIN_BYTES,
+    LEFT_OUT,
+    UNKNOWN,
+    XID_AT,
+    Frames,
+    Numbered,
+    Ranges,
+    Whole,
+    begin_record,
+    commit_record,
+    joined,
+    mark_tables,
+    tables_of,
+    write_rows,
+    write_run,
+    write_wholes,
+)
 from engine.sources.postgres_logs.moved_rows import RowKeys, keys_of, may_remove, put_first
-from engine.sources.postgres_logs.node_log import NodeLog, Part, Rows, Transactions
+from engine.sources.postgres_logs.node_log import NodeLog
+from engine.sources.postgres_logs.parts import Bundled, Part, Rows, Transactions
 from engine.sources.postgres_logs.relations import Relations, View, Why
 
-_BEGIN = struct.Struct(">cQqI")
-_COMMIT = struct.Struct(">cBQQq")
-_XID_AT = _BEGIN.size - 4
-_T_BEGIN, _T_COMMIT, _T_TRUNCATE, _T_INSERT, _T_UPDATE, _T_DELETE = (ord(letter) for letter in "BCTIUD")
+_T_TRUNCATE = ord("T")
 _TRUNCATED = Why(FaultKind.TABLE_STRUCTURE_CHANGED, "it was truncated on one of its nodes")
 _ON_TWO_NODES = Why(FaultKind.TABLE_STRUCTURE_CHANGED, "two nodes had a row with the same key")
 _NO_TYPE = b"Y" + bytes(6)
 """A type record that describes no type."""
-_LEFT_OUT = np.isin(np.arange(256), np.frombuffer(b"BCbPRYO", np.uint8))
-"""By type: records that are not copied. The merged log has its own ones that begin, end and announce; origins are the nodes'."""
 _ALL = np.empty(0, np.bool_)
 """In place of which records are written: all."""
-_UNKNOWN = -1
-"""Result of a kernel: a record names a table that was not announced."""
-
-
-@dataclass(frozen=True, slots=True)
-class Numbered:
-    """A transaction's place in the merged log. `node`, `end`: of the record at which it was released, in that node's log. `xid`: its id
-    there; 0: it has several."""
-
-    number: int
-    node: int
-    end: int
-    time_us: int
-    xid: int = 0
 
 
 class ChunkWriter:
@@ -68,11 +66,14 @@ class ChunkWriter:
         self._sizes: list[Array] = []
         self._messages: list[int] = []
         self._records = 0
+        self._wholes: list[Whole] = []
+        """Those that are written together, by `_settle`."""
         self.bytes = 0
         """Bytes of the records that were not taken."""
 
     def take(self) -> tuple[Array, Array, list[int]]:
         """The records: uint8 data, their borders (int32), and which of them are messages of this writer. Messages of users may look so."""
+        self._settle()
         data = np.concatenate([*self._data, np.empty(0, np.uint8)])
         sizes = np.concatenate([*self._sizes, np.empty(0, np.int32)])
         offsets = np.zeros(len(sizes) + 1, np.int32)
@@ -83,8 +84,8 @@ class ChunkWriter:
 
     def begin(self, at: Numbered, message: LogsMessage | None) -> None:
         """Begin a transaction; `message`: what it says of the logs."""
-        time = at.time_us - CLOCK_ZERO_US
-        self._record(_BEGIN.pack(b"B", at.number - 1, time, at.xid))
+        self._settle()
+        self._record(begin_record(at))
         if message is not None:
             self._messages.append(self._records)
             self._record(logs_record(message))
@@ -96,8 +97,12 @@ class ChunkWriter:
 
     def commit(self, at: Numbered) -> None:
         """End a transaction."""
-        mark = commit_mark(at.node, Lsn(at.end)) if at.end else 0
-        self._record(_COMMIT.pack(b"C", 0, mark, at.number, at.time_us - CLOCK_ZERO_US))
+        self._record(commit_record(at))
+
+    def whole(self, at: Numbered, message: LogsMessage | None, parts: Sequence[Bundled]) -> None:
+        """Write a transaction of small parts, as `begin`, `parts` and `commit` do, and drop them. Many cost less one after another."""
+        self._wholes.append(Whole(at, message, tuple(parts)))
+        self.bytes += sum(part.size for part in parts)
 
     def parts(self, parts: Sequence[Part]) -> Iterator[None]:
         """Write the rows of parts, after the structures that they have, and drop them. Yields when a chunk is full: it is taken then."""
@@ -148,6 +153,7 @@ class ChunkWriter:
 
     def run(self, run: LocalRun, numbers: Array) -> None:
         """Local transactions in their order. `numbers`: uint64, ascending."""
+        self._settle()
         taken = {
             node: list(self._logs[node].take_runs(run.places[run.nodes == node]))
             for node in np.unique(run.nodes).tolist()
@@ -155,41 +161,97 @@ class ChunkWriter:
         slices = [one for each in taken.values() for one in each]
         of = _Records.of(run, slices)
         verdicts = self._judge_run(run, slices, of)
-        announced = {
-            (number, record, held.view.node)
-            for held in slices
-            if not all(self._relations.is_last(*pair) for pair in held.view.records)
-            for number, record in _with_rows(held)
-        }
-        if verdicts is not None or len({number for number, _, _ in announced}) < len({pair[:2] for pair in announced}):
+        ranges = Ranges(of.first, of.stop, of.source, *tables_of([held.view for held in slices]))
+        data, offsets = joined([(held.data, held.offsets, int(held.starts[0]), int(held.stops[-1])) for held in slices])
+        if verdicts is not None or not self._announce_all([held.view for held in slices], ranges, data, offsets):
             self._one_by_one(run, numbers, slices, of, verdicts)
             return
-        for number, record, node in sorted(announced):
-            self._announce(node, number, record)
-        gathered, borders = [], []
-        size = 0
-        for held in slices:
-            start, stop = int(held.starts[0]), int(held.stops[-1])
-            base = int(held.offsets[start])
-            gathered.append(held.data[base : int(held.offsets[stop])])
-            borders.append(held.offsets[start:stop].astype(np.int64) - base + size)
-            size += len(gathered[-1])
-        maps = [held.view.numbers for held in slices]
-        given = _Given(
-            of.first,
-            of.stop,
-            of.source,
-            numbers,
-            run.nodes.astype(np.uint64) << np.uint64(NODE_BIT) | run.ends.astype(np.uint64),
-            np.cumsum([0, *(len(own) for own, _ in maps)]),
-            np.concatenate([own for own, _ in maps]),
-            np.concatenate([numbered for _, numbered in maps]),
-        )
-        out, sizes = np.empty(size, np.uint8), np.empty(of.total, np.int32)
-        data, offsets = np.concatenate(gathered), np.append(np.concatenate(borders), size)
-        if _write_run(data, offsets, given, out, sizes) == _UNKNOWN:
+        marks = run.nodes.astype(np.uint64) << np.uint64(NODE_BIT) | run.ends.astype(np.uint64)
+        out, sizes = np.empty(len(data), np.uint8), np.empty(of.total, np.int32)
+        if write_run(data, offsets, ranges, numbers, marks, out, sizes) == UNKNOWN:
             raise _unannounced()
         self._add(out, sizes)
+
+    def _announce_all(self, views: Sequence[View], ranges: Ranges, data: Array, offsets: Array) -> bool:
+        """Announce the tables of which the ranges have rows. False, and nothing is announced, if one of them has several structures."""
+        if all(self._relations.is_last(*pair) for view in views for pair in view.records):
+            return True
+        found = np.zeros(len(ranges.own), np.bool_)
+        mark_tables(data, offsets, ranges, found)
+        sources = np.searchsorted(ranges.lows, np.flatnonzero(found), side="right") - 1
+        announced = set()
+        for source, oid in zip(sources.tolist(), ranges.own[found].tolist(), strict=True):
+            announced.add((*views[source].by_oid[oid], views[source].node))
+        if len({number for number, _, _ in announced}) < len({pair[:2] for pair in announced}):
+            return False
+        for number, record, node in sorted(announced):
+            self._announce(node, number, record)
+        return True
+
+    def _settle(self) -> None:
+        """Write what `whole` was called with."""
+        if not self._wholes:
+            return
+        wholes, self._wholes = self._wholes, []
+        parts = [part for whole in wholes for part in whole.parts]
+        self.bytes -= sum(part.size for part in parts)
+        views, ranges, data, offsets = _gathered(parts)
+        keys = _keys_of_all(views, ranges, data, offsets) if any(view.has_scattered for view in views) else None
+        borders = np.cumsum([0, *(len(whole.parts) for whole in wholes)])
+        batch = _Batch(wholes, borders, views, ranges, data, offsets, keys)
+        at = 0
+        for one in [*batch.with_leaving(), len(wholes)]:
+            if one > at:
+                self._straight(batch, at, one)
+            if one < len(wholes):
+                self._reordered(wholes[one])
+            at = one + 1
+        for part in parts:
+            self._logs[part.bundle.view.node].drop_bundled(part)
+
+    def _straight(self, batch: _Batch, first: int, stop: int) -> None:
+        """Transactions `[first, stop)` of a batch, the parts of each one after another."""
+        low, high = int(batch.borders[first]), int(batch.borders[stop])
+        ranges = batch.ranges.cut(low, high)
+        verdicts = None
+        if batch.keys is not None:
+            nodes = np.array([view.node for view in batch.views])[ranges.source]
+            verdicts = self._late.judge(batch.keys, ranges.first, ranges.stop, nodes)
+        if verdicts is not None or not self._announce_all(batch.views, ranges, batch.data, batch.offsets):
+            for number in range(first, stop):
+                self._judged_whole(batch, number, verdicts)
+            return
+        frames = Frames.of(batch.wholes[first:stop], batch.borders[first : stop + 1] - low)
+        size = int((batch.offsets[ranges.stop] - batch.offsets[ranges.first]).sum()) + len(frames.data)
+        out = np.empty(size, np.uint8)
+        sizes = np.empty(int((ranges.stop - ranges.first).sum()) + len(frames.offsets), np.int32)
+        begins = np.empty(stop - first, np.int64)
+        written, size = write_wholes(batch.data, batch.offsets, LEFT_OUT, ranges, frames, out, sizes, begins)
+        if written == UNKNOWN:
+            raise _unannounced()
+        messages = (at for at, whole in zip(begins.tolist(), batch.wholes[first:stop], strict=True) if whole.message)
+        self._messages.extend(self._records + at + 1 for at in messages)
+        self._add(out[:size], sizes[:written])
+
+    def _judged_whole(self, batch: _Batch, number: int, verdicts: Array | None) -> None:
+        whole = batch.wholes[number]
+        self.begin(whole.at, whole.message)
+        for at in range(int(batch.borders[number]), int(batch.borders[number + 1])):
+            first, stop = int(batch.ranges.first[at]), int(batch.ranges.stop[at])
+            rows = Rows(batch.views[int(batch.ranges.source[at])], batch.data, batch.offsets).cut(first, stop)
+            self._judged(rows, None, None if verdicts is None else verdicts[first:stop])
+        self.commit(whole.at)
+
+    def _reordered(self, whole: Whole) -> None:
+        """A transaction whose parts may move rows between nodes."""
+        self.begin(whole.at, whole.message)
+        rows = [part.rows() for part in whole.parts]
+        firsts = put_first([keys_of(each.data, each.offsets, each.view) for each in rows])
+        for each, first in zip(rows, firsts, strict=True) if firsts is not None else ():
+            self._rows(each, first)
+        for number, each in enumerate(rows):
+            self._rows(each, None if firsts is None else ~firsts[number])
+        self.commit(whole.at)
 
     def _judge_run(self, run: LocalRun, slices: Sequence[Transactions], of: _Records) -> Array | None:
         if not any(held.view.has_scattered for held in slices):
@@ -208,7 +270,7 @@ class ChunkWriter:
             source, first, stop = int(of.source[k]), int(of.first[k]), int(of.stop[k])
             base = int(of.bases[source])
             rows = all_rows[source].cut(first - base, stop - base)
-            xid = int.from_bytes(rows.data[_XID_AT : _BEGIN.size].tobytes())
+            xid = int.from_bytes(rows.data[XID_AT:BEGIN_BYTES].tobytes())
             begun = Numbered(number, int(run.nodes[k]), int(run.ends[k]), int(run.times_us[k]), xid)
             self.begin(begun, None)
             self._judged(rows, None, None if verdicts is None else verdicts[first:stop])
@@ -274,8 +336,8 @@ class ChunkWriter:
             np.zeros(len(own), np.bool_),
         )
         chosen = _ALL if wanted is None else wanted
-        written, size = _write_rows(rows.data, rows.offsets, _LEFT_OUT, chosen, own, numbers, out, sizes, tables)
-        if written == _UNKNOWN:
+        written, size = write_rows(rows.data, rows.offsets, LEFT_OUT, chosen, own, numbers, out, sizes, tables)
+        if written == UNKNOWN:
             raise _unannounced()
         for oid in own[tables].tolist():
             self._announce(rows.view.node, *rows.view.by_oid[oid])
@@ -312,22 +374,66 @@ class _Records(NamedTuple):
         return cls(first[index], stop[index], source[index], bases, int(bases[-1]))
 
 
+class _Batch(NamedTuple):
+    """Transactions that are written together. `borders`: by transaction, its first range (count + 1); `keys`: of all records, None if no
+    table has rows of several nodes."""
+
+    wholes: Sequence[Whole]
+    borders: Array
+    views: Sequence[View]
+    ranges: Ranges
+    data: Array
+    offsets: Array
+    keys: RowKeys | None
+
+    def with_leaving(self) -> list[int]:
+        """The transactions of several parts that may leave no row with a key that a row had."""
+        if self.keys is None:
+            return []
+        leaving = np.cumsum(np.append(0, (self.keys.before != 0) & (self.keys.before != self.keys.after)))
+        by_range = np.append(0, np.cumsum(leaving[self.ranges.stop] > leaving[self.ranges.first]))
+        found = by_range[self.borders[1:]] > by_range[self.borders[:-1]]
+        return np.flatnonzero(found & (np.diff(self.borders) > 1)).tolist()
+
+
+def _gathered(parts: Sequence[Bundled]) -> tuple[list[View], Ranges, Array, Array]:
+    """The records of parts, joined, with a range for each part in their order."""
+    bundles = {id(part.bundle): part.bundle for part in parts}
+    places = {each: place for place, each in enumerate(bundles)}
+    source = np.array([places[id(part.bundle)] for part in parts])
+    first, stop = np.array([part.first for part in parts]), np.array([part.stop for part in parts])
+    slices, base = [], 0
+    for place, bundle in enumerate(bundles.values()):
+        mine = source == place
+        low, high = int(first[mine].min()), int(stop[mine].max())
+        offsets, data = bundle.kept.read()
+        slices.append((data, offsets, low, high))
+        first[mine] += base - low
+        stop[mine] += base - low
+        base += high - low
+    views = [bundle.view for bundle in bundles.values()]
+    return views, Ranges(first, stop, source, *tables_of(views)), *joined(slices)
+
+
+def _keys_of_all(views: Sequence[View], ranges: Ranges, data: Array, offsets: Array) -> RowKeys:
+    """The keys of all records."""
+    found = RowKeys(np.zeros(len(offsets) - 1, np.uint64), np.zeros(len(offsets) - 1, np.uint64))
+    for place, view in enumerate(views):
+        mine = ranges.source == place
+        low, high = int(ranges.first[mine].min()), int(ranges.stop[mine].max())
+        for column, keys in zip(found, keys_of(data, offsets[low : high + 1], view), strict=True):
+            column[low:high] = keys
+    return found
+
+
 def _all_rows(held: Transactions) -> Rows:
     """The records of a slice."""
     return Rows(held.view, held.data, held.offsets).cut(int(held.starts[0]), int(held.stops[-1]))
 
 
-def _with_rows(held: Transactions) -> Iterator[tuple[int, bytes]]:
-    """Number and record of each table of which there are rows."""
-    own, _ = held.view.numbers
-    rows = _all_rows(held)
-    return (held.view.by_oid[int(oid)] for oid in _tables_in(rows.data, rows.offsets, own))
-
-
 def _named_in(rows: Rows) -> set[int]:
     """The node's own numbers of the tables that records change or truncate."""
-    own, _ = rows.view.numbers
-    found = set(_tables_in(rows.data, rows.offsets, own).tolist())
+    found = set(_tables_in(rows).tolist())
     for each in np.flatnonzero(rows.types == _T_TRUNCATE).tolist():
         record = rows.data[rows.offsets[each] : rows.offsets[each + 1]].tobytes()
         found.update(parse_truncate(record, streamed=False)[1])
@@ -348,126 +454,12 @@ def _keys_of(part: Part) -> RowKeys:
     return found
 
 
-class _Given(NamedTuple):
-    """Transactions in their order: records `[first, stop)`, source, number and mark (uint64); and by source, the node's own numbers of
-    tables in ascending order with those in the merged log, from `lows[source]` on."""
-
-    first: Array
-    stop: Array
-    source: Array
-    number: Array
-    mark: Array
-    lows: Array
-    own: Array
-    numbered: Array
-
-
-@kernel
-def _put(out: Array, at: int, value: Any, width: int) -> None:
-    for place in range(width):
-        out[at + place] = (value >> np.uint64(8 * (width - 1 - place))) & np.uint64(255)
-
-
-@kernel
-def _be32(data: Array, at: int) -> int:
-    value = 0
-    for place in range(4):
-        value = value << 8 | int(np.int64(data[at + place]))
-    return value
-
-
-@kernel
-def _renumber(out: Array, at: int, own: Array, numbered: Array, low: int, high: int) -> bool:
-    """Replace a table's own number; False if it is not known."""
-    oid = _be32(out, at)
-    stop = high
-    while low < high:
-        middle = (low + high) >> 1
-        if own[middle] < oid:
-            low = middle + 1
-        else:
-            high = middle
-    if low >= stop or own[low] != oid:
-        return False
-    _put(out, at, np.uint64(numbered[low]), 4)
-    return True
-
-
-@kernel
-def _copy(data: Array, p: int, q: int, own: Array, numbered: Array, low: int, high: int, out: Array, at: int) -> bool:
-    """Copy one record, with the table of a row renumbered; False if it is not known."""
-    out[at : at + q - p] = data[p:q]
-    if data[p] in (_T_INSERT, _T_UPDATE, _T_DELETE):
-        return _renumber(out, at + 1, own, numbered, low, high)
-    return True
-
-
-@kernel
-def _write_run(data: Array, offsets: Array, given: _Given, out: Array, sizes: Array) -> int:
-    """Write whole transactions; returns the number of records."""
-    at = record = 0
-    for k in range(given.first.size):
-        low, high = given.lows[given.source[k]], given.lows[given.source[k] + 1]
-        for i in range(given.first[k], given.stop[k]):
-            p, q = offsets[i], offsets[i + 1]
-            if not _copy(data, p, q, given.own, given.numbered, low, high, out, at):
-                return _UNKNOWN
-            if data[p] == _T_BEGIN:
-                _put(out, at + 1, given.number[k] - np.uint64(1), 8)
-            elif data[p] == _T_COMMIT:
-                _put(out, at + 2, given.mark[k], 8)
-                _put(out, at + 10, given.number[k], 8)
-            sizes[record] = q - p
-            record += 1
-            at += q - p
-    return record
-
-
-@kernel
-def _write_rows(
-    data: Array,
-    offsets: Array,
-    left_out: Array,
-    wanted: Array,
-    own: Array,
-    numbered: Array,
-    out: Array,
-    sizes: Array,
-    tables: Array,
-) -> tuple[int, int]:
-    """Write records, but those of types that are left out (bool, by type) and those that are not wanted (bool, by record; empty: all are),
-    and mark the tables of their rows. Returns the number of records and of bytes."""
-    at = record = 0
-    for i in range(offsets.size - 1):
-        p, q = offsets[i], offsets[i + 1]
-        if left_out[data[p]] or (wanted.size > 0 and not wanted[i]):
-            continue
-        if not _copy(data, p, q, own, numbered, 0, own.size, out, at):
-            return _UNKNOWN, 0
-        if data[p] in (_T_INSERT, _T_UPDATE, _T_DELETE):
-            tables[np.searchsorted(own, _be32(data, p + 1))] = True
-        sizes[record] = q - p
-        record += 1
-        at += q - p
-    return record, at
-
-
-@kernel
-def _mark_tables(data: Array, offsets: Array, own: Array, found: Array) -> None:
-    """Mark the tables of which there are rows."""
-    for i in range(offsets.size - 1):
-        p = offsets[i]
-        if data[p] in (_T_INSERT, _T_UPDATE, _T_DELETE):
-            oid = _be32(data, p + 1)
-            place = np.searchsorted(own, oid)
-            if place < own.size and own[place] == oid:
-                found[place] = True
-
-
-def _tables_in(data: Array, offsets: Array, own: Array) -> Array:
+def _tables_in(rows: Rows) -> Array:
     """The own numbers of tables of which there are rows."""
-    found = np.zeros(len(own), np.bool_)
-    _mark_tables(data, offsets, own, found)
+    lows, own, numbered = tables_of([rows.view])
+    found, first = np.zeros(len(own), np.bool_), np.zeros(1, np.int64)
+    ranges = Ranges(first, np.array([rows.count]), first, lows, own, numbered)
+    mark_tables(rows.data, rows.offsets, ranges, found)
     return own[found]
 
 
@@ -479,18 +471,13 @@ def warm() -> None:
     """Compile the kernels with which logs are read and merged."""
     frames.warm()
     own_rows.warm()
+    two_phase.warm()
     column = AnnouncedColumn("id", identity=True, type_oid=23, modifier=-1)
     announced = Announced(RelationId(2), TableName("public", "warm"), ReplicaIdentity.DEFAULT, (column,))
     view = View(0, {1: (2, relation_record(announced))})
-    own, numbers = view.numbers
     record = np.array(list(b"I\0\0\0\1N\0\1t\0\0\0\0011"), np.uint8)
     offsets = np.array([0, len(record)])
     late_rows.warm()
     may_remove(record, offsets)
     keys_of(record, offsets, view)
-    _tables_in(record, offsets, own)
-    out, sizes, tables = np.empty(len(record), np.uint8), np.empty(1, np.int32), np.zeros(1, np.bool_)
-    _write_rows(record, offsets, _LEFT_OUT, _ALL, own, numbers, out, sizes, tables)
-    none, number = np.zeros(1, np.int64), np.zeros(1, np.uint64)
-    given = _Given(none, none, none, number, number, np.array([0, len(own)]), own, numbers)
-    _write_run(record, offsets, given, out, sizes)
+    merged_records.warm(view, record, offsets)

@@ -26,11 +26,13 @@ from engine.sort.merge_records import Closed, Global, InDoubt, LocalRun, Merged,
 from engine.sources.postgres_log.stream import CHUNK_BYTES
 from engine.sources.postgres_logs.consistent_cut import ConsistentCut, CutState, NodeSnapshot
 from engine.sources.postgres_logs.late_rows import LateRows
-from engine.sources.postgres_logs.merged_chunk import ChunkWriter, Numbered
+from engine.sources.postgres_logs.merged_chunk import ChunkWriter
 from engine.sources.postgres_logs.merged_numbers import NEVER, ROOM, MergedNumbers
+from engine.sources.postgres_logs.merged_records import Numbered
 from engine.sources.postgres_logs.node_ends import NodeEnds
 from engine.sources.postgres_logs.node_log import Naming, NodeLog, is_part
 from engine.sources.postgres_logs.node_session import NodeSession
+from engine.sources.postgres_logs.parts import Bundled, Part
 from engine.sources.postgres_logs.relations import Numbers, Relations, Structure, Why
 from engine.sources.postgres_logs.requests import RequestedCuts, RequestedMarks
 
@@ -427,16 +429,22 @@ class MergedStream:
                 node, end, time_us, place = (
                     int(column[single]) for column in (found.nodes, found.ends, found.times_us, found.places)
                 )
-                yield from self._write_parts((node, end, time_us), None, ((node, place),))
+                taken = [self._logs[node].take_part(place)]
+                yield from self._write_parts(self._numbered((node, end, time_us), taken), None, taken)
 
     def _write_global(self, found: Global) -> Iterator[None]:
         named = (found.gtid, found.kind) if found.kind is not None else None
         published = ((found.gtid, found.open),) if found.open else ()
         message = LogsMessage(published, tuple(self._told.closed), transaction=named)
         why = self._in_doubt(found.gtid, found.rolled_back) if found.rolled_back else None
-        yield from self._write_parts(
-            (found.node, found.end, found.time_us), message if message != LogsMessage() else None, found.parts, why
-        )
+        told = message if message != LogsMessage() else None
+        taken = [self._logs[node].take(place) for node, place in found.parts]
+        small = [part for part in taken if isinstance(part, Bundled)]
+        at = self._numbered((found.node, found.end, found.time_us), taken)
+        if why is None and len(small) == len(taken):
+            self._writer.whole(at, told, small)
+        else:
+            yield from self._write_parts(at, told, [self._single(part) for part in taken], why)
         self._closings_written()
         self._include(found.node, found.end)
 
@@ -448,23 +456,22 @@ class MergedStream:
         self._writer.commit(at)
         self._closings_written()
 
+    def _single(self, part: Part | Bundled) -> Part:
+        return part if isinstance(part, Part) else self._logs[part.bundle.view.node].unbundled(part)
+
+    def _numbered(self, released: tuple[int, int, int], parts: Sequence[Part | Bundled]) -> Numbered:
+        """The next transaction, which has these parts. `released`: node, end and time of the record at which it is released."""
+        return Numbered(self._numbers.take(1), *released, parts[0].xid if len(parts) == 1 else 0)
+
     def _write_parts(
-        self,
-        released: tuple[int, int, int],
-        message: LogsMessage | None,
-        parts: Sequence[tuple[int, int]],
-        why: Why | None = None,
+        self, at: Numbered, message: LogsMessage | None, parts: Sequence[Part], why: Why | None = None
     ) -> Iterator[None]:
-        """Write the transaction with these parts. `released`: node, end and time of the record at which it is released. `why`: its tables
-        have to be copied again, and its rows are left out."""
-        before = Lsn(self._numbers.last)
-        taken = [self._logs[node].take_part(place) for node, place in parts]
-        at = Numbered(self._numbers.take(1), *released, taken[0].xid if len(taken) == 1 else 0)
+        """Write the transaction with these parts. `why`: its tables have to be copied again, and its rows are left out."""
         self._writer.begin(at, message)
         if why is not None:
-            self._writer.without_rows(taken, why)
-        for _ in self._writer.parts(taken) if why is None else ():
-            self._flush(before)
+            self._writer.without_rows(parts, why)
+        for _ in self._writer.parts(parts) if why is None else ():
+            self._flush(Lsn(at.number - 1))
             yield
         self._writer.commit(at)
 
@@ -503,10 +510,10 @@ class MergedStream:
         """Make a chunk of what was written. `end`: of the last whole transaction, if another one has begun."""
         if self._writer.bytes == 0:
             return
+        data, offsets, written = self._writer.take()
         if self._relations.is_changed:
             self._keeping.keep_structures(self._relations.present)
             self._relations.is_changed = False
-        data, offsets, written = self._writer.take()
         controls, _ = find_controls(data, offsets, 0)
         self._counter.count(data, offsets, controls)
         # Messages of the nodes are none of the engine's own here: they belong to subscriptions that read a node by itself.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,12 +16,13 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.source import RecordChunk
 from engine.platform.compiled import Array
-from engine.records.two_phase import two_phase_of
+from engine.records.two_phase import gids_of, two_phase_of
 from engine.sort.merge import LogMerge
 from engine.sort.merge_records import Entry, EntryKind
 from engine.sources.postgres_logs.late_rows import LateRows
 from engine.sources.postgres_logs.moved_rows import keys_of
 from engine.sources.postgres_logs.own_rows import OwnRows
+from engine.sources.postgres_logs.parts import Bundle, Bundled, Part, Piece, Transactions
 from engine.sources.postgres_logs.relations import Relations, View
 from engine.sources.postgres_logs.repeated import Repeated
 from engine.sources.postgres_logs.spool import Kept, Spool
@@ -34,8 +35,9 @@ _ENDS = frozenset({ControlKind.COMMIT, ControlKind.PREPARE})
 _BEGINS = frozenset({ControlKind.BEGIN, ControlKind.BEGIN_PREPARE})
 _PART = 1
 """Low bit of the place of a transaction that is kept by itself; those of runs are even."""
-PIECE_BYTES = 8 * 1024 * 1024
-"""Bytes of memory from which on rows of a part are written to disk by themselves, and read from there. Not measured."""
+_SMALL_BYTES = 16 * 1024
+"""Bytes of records up to which parts of one chunk are kept together. A chunk of the merged log may be larger by one such part of each node.
+Not measured."""
 _RECENT = 100_000
 """Commits that a node's snapshot is compared with, at least: of some seconds under heavy load. Not measured."""
 _PREFIX_AT = 10
@@ -63,8 +65,11 @@ class Naming:
         found = self.gid.search(gid)
         if found is None:
             return gid, None
-        groups = found.groupdict()
-        return groups["gtid"], self._participants(groups.get("participants"))
+        return found["gtid"], self._participants(found["participants"]) if self._lists_participants else None
+
+    @property
+    def _lists_participants(self) -> bool:
+        return "participants" in self.gid.groupindex
 
     def of_message(self, record: bytes) -> tuple[str, frozenset[int] | None] | None:
         """What a message record says of its transaction: see `own_prefix`. None: it is another message."""
@@ -93,93 +98,6 @@ class Naming:
         return frozenset(self.nodes.index(name) for name in names)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Consecutive records of a part: their borders from 0 on (int32, count + 1), and data (uint8)."""
-
-    count: int
-    kept: Kept
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Consecutive records with one view: `data`, and their borders in it (count + 1)."""
-
-    view: View
-    data: Array
-    offsets: Array
-
-    def cut(self, first: int, stop: int) -> Rows:
-        """The records `[first, stop)`, with borders from 0 on (int64)."""
-        borders = self.offsets[first : stop + 1].astype(np.int64)
-        return Rows(self.view, self.data[borders[0] : borders[-1]], borders - borders[0])
-
-    def fitting(self, first: int, size: int) -> int:
-        """The number of the record before which those from `first` on have at most this size."""
-        found = np.searchsorted(self.offsets, int(self.offsets[first]) + size, side="right")
-        return max(int(found) - 1, first)
-
-    @property
-    def count(self) -> int:
-        return len(self.offsets) - 1
-
-    @property
-    def types(self) -> Array:
-        """The type of each record: uint8."""
-        found: Array = self.data[self.offsets[:-1]]
-        return found
-
-
-@dataclass(slots=True)
-class Part:
-    """A transaction that is kept by itself, from BEGIN to COMMIT or PREPARE. `views`: the structures of its rows, each from one of its
-    records on; `count`: its records; `xid`: its id on the node, 0 = unknown."""
-
-    views: list[tuple[int, View]]
-    pieces: list[Piece] = field(default_factory=list)
-    count: int = 0
-    xid: int = 0
-
-    @property
-    def memory_bytes(self) -> int:
-        return sum(piece.kept.memory_bytes for piece in self.pieces)
-
-    def rows(self) -> Iterator[tuple[int, Rows]]:
-        """Its records, cut where another view begins; each with the number of its first one."""
-        at = 0
-        for piece in self.pieces:
-            for first, rows in self.rows_of(piece, at):
-                yield at + first, rows
-            at += piece.count
-
-    def rows_of(self, piece: Piece, at: int) -> Iterator[tuple[int, Rows]]:
-        """The same of a piece, which begins with the record `at`, with numbers in the piece."""
-        offsets, data = piece.kept.read()
-        borders = [*self.views[1:], (self.count, self.views[0][1])]
-        for (begin, view), (end, _) in zip(self.views, borders, strict=True):
-            first, stop = max(begin - at, 0), min(end - at, piece.count)
-            if stop - first == piece.count:
-                yield 0, Rows(view, data, offsets.astype(np.int64))
-            elif stop > first:
-                yield first, Rows(view, data, offsets).cut(first, stop)
-
-    def drop(self) -> None:
-        """Its rows are not needed any more."""
-        for piece in self.pieces:
-            piece.kept.drop()
-
-    def move(self, spool: Spool) -> None:
-        """Move its rows to the spool, small pieces together."""
-        loose = [piece for piece in self.pieces if piece.kept.memory_bytes]
-        del self.pieces[len(self.pieces) - len(loose) :]
-        while loose:
-            sizes = np.cumsum([piece.kept.memory_bytes for piece in loose])
-            count = 1 + int(np.searchsorted(sizes[:-1], PIECE_BYTES))
-            joined, loose = _joined(loose[:count], spool), loose[count:]
-            joined.kept.move()
-            self.pieces.append(joined)
-
-
 class _Control(NamedTuple):
     """A control record with its fields."""
 
@@ -190,17 +108,6 @@ class _Control(NamedTuple):
     end_lsn: int
     time_us: int
     commit_lsn: int
-
-
-class Transactions(NamedTuple):
-    """Whole local transactions, one after another: their records, of which each has those from `starts` to before `stops`, and the
-    structures of their rows."""
-
-    view: View
-    data: Array
-    offsets: Array
-    starts: Array
-    stops: Array
 
 
 @dataclass(slots=True)
@@ -235,7 +142,7 @@ class NodeLog:
         self._naming = naming
         self._merge = merge
         self._runs: deque[_Run] = deque()
-        self._parts: dict[int, Part] = {}
+        self._parts: dict[int, Part | Bundled] = {}
         self._next = 0
         self._open: Part | None = None
         self._named: tuple[str, frozenset[int] | None] | None = None
@@ -261,7 +168,10 @@ class NodeLog:
     def spool(self) -> None:
         """Move all rows that are kept to disk. Raises EngineFault as Spool does."""
         for part in self._parts.values():
-            part.move(self._spool)
+            if isinstance(part, Bundled):
+                part.bundle.kept.move()
+            else:
+                part.move(self._spool)
         if self._open is not None:
             self._open.move(self._spool)
         for run in self._runs:
@@ -295,13 +205,19 @@ class NodeLog:
             chunk = self._repeated.cut(chunk)
             self._repeated = None if self._repeated.done else self._repeated
         controls = chunk.controls
-        ends = _ends_of_runs(controls["kind"])
+        ends, ends_of_parts = _ends_of_runs(controls["kind"]), _ends_of_parts(chunk)
         first, at = 0, 0
         self._looked = 0
         while at < len(controls):
             stop = self._unnamed(chunk, at, int(ends[at])) if self._open is None else at
             if stop > at:
                 self._add_run(chunk, controls[at + 1 : stop : 2], controls[at:stop:2])
+                at = stop
+                first = int(controls["ordinal"][at - 1]) + 1
+                continue
+            stop = int(ends_of_parts[at]) if self._open is None else at
+            if stop > at:
+                self._add_parts(chunk, controls[at:stop])
                 at = stop
                 first = int(controls["ordinal"][at - 1]) + 1
                 continue
@@ -358,11 +274,31 @@ class NodeLog:
             yield Transactions(run.view, data, offsets, starts[low : low + count], stops[low : low + count])
             at += count
 
-    def take_part(self, place: int) -> Part:
-        """A part that is released. The caller drops it."""
+    def take(self, place: int) -> Part | Bundled:
+        """A part that is released. The caller drops it, or passes it to `drop_bundled` if it is in a bundle."""
         part = self._parts.pop(place)
-        self.held_bytes -= part.memory_bytes
+        if isinstance(part, Part):
+            self.held_bytes -= part.memory_bytes
         return part
+
+    def take_part(self, place: int) -> Part:
+        """A part that is released, also of a bundle. The caller drops it."""
+        part = self.take(place)
+        return part if isinstance(part, Part) else self.unbundled(part)
+
+    def unbundled(self, part: Bundled) -> Part:
+        """A part of a bundle by itself; its place in the bundle is dropped."""
+        rows = part.rows()
+        kept = Kept((rows.offsets.astype(np.int32), rows.data.copy()), self._spool)
+        self.drop_bundled(part)
+        return Part([(0, rows.view)], [Piece(rows.count, kept)], rows.count, part.xid)
+
+    def drop_bundled(self, part: Bundled) -> None:
+        """The rows of this part are not needed any more. Once for each."""
+        part.bundle.left -= 1
+        if part.bundle.left == 0:
+            self.held_bytes -= part.bundle.kept.memory_bytes
+            part.bundle.kept.drop()
 
     def _add_run(self, chunk: RecordChunk, commits: Any, begins: Any) -> None:
         ends = commits["end_lsn"].astype(np.int64)
@@ -379,6 +315,44 @@ class NodeLog:
             kept = Kept((starts - first, stops - first, *_cut(chunk, first, int(stops[-1]))), self._spool)
             self._runs.append(_Run(self._view, int(places[known]), len(starts), kept))
             self.held_bytes += kept.memory_bytes
+
+    def _add_parts(self, chunk: RecordChunk, controls: Array) -> None:
+        """Small parts, of which nothing but their rows is between BEGIN PREPARE and PREPARE, and ends of parts."""
+        begins = controls[controls["kind"] == ControlKind.BEGIN_PREPARE]
+        ends = controls[controls["kind"] != ControlKind.BEGIN_PREPARE]
+        commits = ends[ends["kind"] == ControlKind.COMMIT_PREPARED]
+        if len(commits):
+            self._note(commits["end_lsn"].astype(np.int64), commits["xid"].astype(np.int64))
+        bundled = self._bundle(chunk, begins, ends["ordinal"][ends["kind"] == ControlKind.PREPARE] + 1)
+        lsns, gids = gids_of(chunk.data, chunk.offsets, ends["ordinal"])
+        entries = []
+        for kind, end, time_us, lsn, gid in zip(
+            *(ends[name].tolist() for name in ("kind", "end_lsn", "time_us")), lsns, gids, strict=True
+        ):
+            gtid, named = self._naming.of_gid(gid)
+            if kind == ControlKind.PREPARE:
+                place = self._next + _PART
+                self._next += 2
+                self._parts[place] = next(bundled)
+                entries.append(Entry(EntryKind.PREPARE, gtid, end, time_us, place, lsn, named))
+            else:
+                entries.append(Entry(_KINDS[kind], gtid, end, time_us))
+        for entry, unneeded in self._merge.add_all(self._node, entries):
+            self._drop_unneeded(entry, unneeded)
+
+    def _bundle(self, chunk: RecordChunk, begins: Array, stops: Array) -> Iterator[Bundled]:
+        """Keep parts together, from these BEGIN PREPARE to before these records."""
+        if not len(begins):
+            return iter(())
+        low = int(begins["ordinal"][0])
+        offsets, data = _cut(chunk, low, int(stops[-1]))
+        bundle = Bundle(self._view, Kept((offsets, data), self._spool, len(begins)), len(begins))
+        self.held_bytes += bundle.kept.memory_bytes
+        firsts = begins["ordinal"] - low
+        stops = stops - low
+        sizes = offsets[stops] - offsets[firsts]
+        columns = (each.tolist() for each in (firsts, stops, sizes, begins["xid"]))
+        return (Bundled(bundle, *each) for each in zip(*columns, strict=True))
 
     def _control(self, chunk: RecordChunk, control: _Control, first: int) -> int:
         """Process one control record; returns the number of the first record that is not kept yet."""
@@ -440,8 +414,10 @@ class NodeLog:
 
     def _add(self, entry: Entry) -> None:
         unneeded = self._merge.add(self._node, entry)
-        if unneeded is None:
-            return
+        if unneeded is not None:
+            self._drop_unneeded(entry, unneeded)
+
+    def _drop_unneeded(self, entry: Entry, unneeded: int) -> None:
         if entry.kind is EntryKind.ROLLBACK_PREPARED or (entry.kind is EntryKind.PREPARE and unneeded != entry.place):
             self.take_part(unneeded).drop()
         else:
@@ -476,19 +452,6 @@ def _cut(chunk: RecordChunk, first: int, stop: int) -> tuple[Array, Array]:
     return borders - base, data.copy() if 2 * len(data) < len(chunk.data) else data
 
 
-def _joined(pieces: Sequence[Piece], spool: Spool) -> Piece:
-    """One piece of several consecutive ones."""
-    if len(pieces) == 1:
-        return pieces[0]
-    borders, data, base = [np.zeros(1, np.int32)], [], 0
-    for piece in pieces:
-        offsets, records = piece.kept.read()
-        borders.append(offsets[1:] + base)
-        data.append(records)
-        base += len(records)
-    return Piece(sum(piece.count for piece in pieces), Kept((np.concatenate(borders), np.concatenate(data)), spool))
-
-
 def _record(chunk: RecordChunk, ordinal: int) -> bytes:
     found: bytes = chunk.data[chunk.offsets[ordinal] : chunk.offsets[ordinal + 1]].tobytes()
     return found
@@ -504,3 +467,16 @@ def _ends_of_runs(kinds: Array) -> Array:
         lasts = np.append(np.flatnonzero(np.diff(pairs) != 2), len(pairs) - 1)
         ends[pairs] = pairs[lasts[np.searchsorted(lasts, np.arange(len(pairs)))]] + 2
     return ends
+
+
+def _ends_of_parts(chunk: RecordChunk) -> Array:
+    """By control record: where those end that follow each other from it on and are pairs of BEGIN PREPARE and PREPARE of small parts, or
+    ends of parts. int64; itself if there is none."""
+    kinds, ordinals = chunk.controls["kind"], chunk.controls["ordinal"]
+    borders = chunk.offsets[ordinals]
+    pairs = np.flatnonzero((kinds[:-1] == ControlKind.BEGIN_PREPARE) & (kinds[1:] == ControlKind.PREPARE))
+    pairs = pairs[borders[pairs + 1] - borders[pairs] <= _SMALL_BYTES]
+    fits = (kinds == ControlKind.COMMIT_PREPARED) | (kinds == ControlKind.ROLLBACK_PREPARED)
+    fits[pairs] = fits[pairs + 1] = True
+    others = np.append(np.flatnonzero(~fits), len(kinds))
+    return others[np.searchsorted(others, np.arange(len(kinds)))]

@@ -51,6 +51,8 @@ class Spool:
         """Bytes of the file."""
         self.bytes = 0
         """Bytes of the rows in it."""
+        self._last: tuple[Place, tuple[Array, ...]] | None = None
+        """What was read last: many small parts of transactions are at one place."""
 
     def put(self, arrays: Sequence[Array]) -> Place:
         """Write arrays, those with larger items first, so that all are aligned when they are read."""
@@ -77,6 +79,8 @@ class Spool:
 
     def get(self, place: Place) -> tuple[Array, ...]:
         """The arrays that were put there."""
+        if self._last is not None and self._last[0] is place:
+            return self._last[1]
         found = np.empty(place.size, np.uint8)
         view, at = found.data, 0
         try:
@@ -92,10 +96,12 @@ class Spool:
         for dtype, length in place.forms:
             arrays.append(np.frombuffer(found, dtype, length, at))
             at += length * dtype.itemsize
-        return tuple(arrays)
+        self._last = place, tuple(arrays)
+        return self._last[1]
 
     def free(self, place: Place) -> None:
         """The space of these arrays is free. Once for each place."""
+        self._last = None
         self.bytes -= place.size
         start, stop = place.start, place.start + place.size
         at = bisect_left(self._free, (start, 0))
@@ -139,10 +145,12 @@ class Spool:
 class Kept:
     """Arrays that are kept, in memory until they are moved to a spool. Those with larger items are first."""
 
-    __slots__ = ("_arrays", "_place", "_spool", "memory_bytes")
+    __slots__ = ("_arrays", "_objects", "_place", "_spool", "memory_bytes")
 
-    def __init__(self, arrays: Sequence[Array], spool: Spool) -> None:
+    def __init__(self, arrays: Sequence[Array], spool: Spool, transactions: int = 1) -> None:
+        """`transactions`: how many of them they are of."""
         self._spool = spool
+        self._objects = transactions * _OBJECT_BYTES
         self._place: Place | None = None
         self._arrays: Sequence[Array] | None = None
         self.memory_bytes = 0
@@ -176,4 +184,4 @@ class Kept:
 
     def _hold(self, arrays: Sequence[Array]) -> None:
         self._arrays = arrays
-        self.memory_bytes = sum(each.nbytes for each in arrays) + _OBJECT_BYTES
+        self.memory_bytes = sum(each.nbytes for each in arrays) + self._objects
