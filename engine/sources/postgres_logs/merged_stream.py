@@ -394,12 +394,17 @@ class MergedStream:
     def _write_all(self, released: Sequence[Merged]) -> Iterator[None]:
         """Write what was released. Yields after each chunk that is made before its end."""
         for found in released:
+            if isinstance(found, Passed):
+                continue
+            if isinstance(found, Closed):
+                self._told.closed.append((found.gtid, found.node, Lsn(found.end), found.time_us))
+                continue
             yield from self._write(found)
             if self._writer.bytes >= CHUNK_BYTES:
                 self._flush()
                 yield
 
-    def _write(self, found: Merged) -> Iterator[None]:
+    def _write(self, found: LocalRun | Global | InDoubt) -> Iterator[None]:
         if isinstance(found, LocalRun):
             if self._told.closed:
                 self._write_position(())
@@ -408,13 +413,9 @@ class MergedStream:
                 self._include(node, int(found.ends[found.nodes == node][-1]))
         elif isinstance(found, Global):
             yield from self._write_global(found)
-        elif isinstance(found, Closed):
-            self._told.closed.append((found.gtid, found.node, Lsn(found.end), found.time_us))
-        elif isinstance(found, InDoubt):
+        else:
             self._told.closed.append((found.gtid, found.node, Lsn(found.end), 0))
             self._write_in_doubt(found)
-        elif not isinstance(found, Passed):
-            raise TypeError(found)
 
     def _write_local(self, found: LocalRun) -> Iterator[None]:
         at = 0

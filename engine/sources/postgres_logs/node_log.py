@@ -6,6 +6,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,8 @@ _SMALL_BYTES = 16 * 1024
 Not measured."""
 _RECENT = 100_000
 """Commits that a node's snapshot is compared with, at least: of some seconds under heavy load. Not measured."""
+_RECENT_GIDS = 10_000
+"""Gids of which the ids are remembered: the record that ends a part has the gid again. Not measured."""
 _PREFIX_AT = 10
 """Bytes of a message record before its prefix: type, flags, position."""
 
@@ -140,6 +143,7 @@ class NodeLog:
         self._late = late
         self._view = relations.nothing_of(node)
         self._naming = naming
+        self._of_gid = lru_cache(_RECENT_GIDS)(naming.of_gid)
         self._merge = merge
         self._runs: deque[_Run] = deque()
         self._parts: dict[int, Part | Bundled] = {}
@@ -329,7 +333,7 @@ class NodeLog:
         for kind, end, time_us, lsn, gid in zip(
             *(ends[name].tolist() for name in ("kind", "end_lsn", "time_us")), lsns, gids, strict=True
         ):
-            gtid, named = self._naming.of_gid(gid)
+            gtid, named = self._of_gid(gid)
             if kind == ControlKind.PREPARE:
                 place = self._next + _PART
                 self._next += 2
