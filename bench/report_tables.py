@@ -82,12 +82,17 @@ def of_nodes(documents: Sequence[Document]) -> Iterator[Table]:
     """Records a second by number of nodes, the merge's share, and waits over several nodes, for every run."""
     for document in documents:
         if document["mode"] == Mode.NODES.value and document["rounds"]:
-            shares = [round_["merge_share"] for round_ in document["rounds"]]
             waits = document["waits"]
             rows = [[name, document["summary"][name]["records_per_s"]] for name in document["sides"]]
-            merge = ["share of the merge in the reader's processor time", f"{statistics.median(shares):.1%}"]
+            merge = [
+                [f"share of the merge in the {whole} processor time", f"{statistics.median(shares):.1%}"]
+                for whole, shares in (
+                    ("capture's", [each["merge_share"] for each in document["rounds"]]),
+                    ("reader's", [each["merge_share_of_reader"] for each in document["rounds"]]),
+                )
+            ]
             waited = [f"median wait over {waits['nodes']} nodes, ms", waits["p50_ms"]]
-            yield "Logs of several nodes", [document], [("", "records/s"), *rows, merge, waited]
+            yield "Logs of several nodes", [document], [("", "records/s"), *rows, *merge, waited]
 
 
 def of_captures(documents: Sequence[Document]) -> Iterator[Table]:

@@ -31,6 +31,7 @@ GID_PATTERN = "^(?P<gtid>.+)@"
 _MERGE = (
     "add_commits",
     "add",
+    "add_all",
     "heard",
     "marked",
     "release",

@@ -216,7 +216,15 @@ class LogMerge:
 
         Raises EngineFault(LOG_UNREADABLE) for a record that cannot follow those before it.
         """
+        return self._add(self._nodes[node], entry)
+
+    def add_all(self, node: int, entries: Iterable[Entry]) -> list[tuple[Entry, int]]:
+        """As `add` for consecutive records; returns those for which it returns a place, with the place."""
         log = self._nodes[node]
+        found = ((entry, self._add(log, entry)) for entry in entries)
+        return [(entry, place) for entry, place in found if place is not None]
+
+    def _add(self, log: _Node, entry: Entry) -> int | None:
         if entry.kind is EntryKind.PREPARE:
             # Out of order if it was prepared while a slot was created: it is sent when it is committed then.
             log.read = max(log.read, entry.end)
@@ -226,11 +234,6 @@ class LogMerge:
         if entry.kind is EntryKind.OWN_COMMIT:
             return self._own_commit(log, entry)
         return self._end_prepared(log, entry)
-
-    def add_all(self, node: int, entries: Iterable[Entry]) -> list[tuple[Entry, int]]:
-        """As `add` for consecutive records; returns those for which it returns a place, with the place."""
-        found = ((entry, self.add(node, entry)) for entry in entries)
-        return [(entry, place) for entry, place in found if place is not None]
 
     def heard(self, node: int, read: int, clock_us: int = 0) -> None:
         """Everything of a node's log up to `read` was passed in. `clock_us`: its clock when it ended there; 0 = unknown."""

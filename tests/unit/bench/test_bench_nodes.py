@@ -20,7 +20,7 @@ NAMES = ("1 node", "2 nodes", "4 nodes")
 def round_of(*rates: float) -> dict[str, Any]:
     """A round with these rates of one, two and four nodes."""
     sides = {name: {"records_per_s": rate} for name, rate in zip((PLAIN, *NAMES), (100.0, *rates), strict=True)}
-    return {"sides": sides, "ratio": rates[0] / 100, "merge_share": 0.02}
+    return {"sides": sides, "ratio": rates[0] / 100, "merge_share": 0.02, "merge_share_of_reader": 0.04}
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,8 @@ def test_a_node_that_lowers_the_total_shows(rates: tuple[float, ...], never: boo
 
 def test_what_was_not_read_is_wrong() -> None:
     found = {
-        count: ({"transactions": 9, "records": 1, "seconds": 1, "merge_s": 0, "cpu_s": 1},) * 2 for count in COUNTS
+        count: ({"transactions": 9, "records": 1, "seconds": 1, "merge_s": 0, "cpu_s": 1, "source_cpu_s": 1},) * 2
+        for count in COUNTS
     }
     assert nodes._wrong([nodes._round(found, 9)]) == []
     assert len(nodes._wrong([nodes._round(found, 10)])) == len(COUNTS) + 1
@@ -49,7 +50,8 @@ def test_it_is_reported_with_the_waits() -> None:
         ["1 node", 85],
         ["2 nodes", 97],
         ["4 nodes", 125],
-        ["share of the merge in the reader's processor time", "2.0%"],
+        ["share of the merge in the capture's processor time", "2.0%"],
+        ["share of the merge in the reader's processor time", "4.0%"],
         ["median wait over 3 nodes, ms", 70.5],
     ]
     assert "2 nodes 95 records/s" in describe_round(rounds[0])
