@@ -9,13 +9,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 from typing import Any, ClassVar
-
-import psutil
 
 from bench.contenders import connection_to, declared
 from bench.environment import CLUSTER_SETTINGS
@@ -36,7 +34,8 @@ WAITED = 3
 GLOBAL_SHARE = 100
 """One of so many transactions spans all nodes of a measurement that has several."""
 MOST_SHARE = 0.05
-"""Goal: the merge's part of the processor time of the capture: that of the reader and of the nodes' servers, which decode and send."""
+"""Goal: the merge's part of the processor time of the capture: that of the reader, and of
+the nodes' processes that decode and send their logs."""
 SETTINGS = {**CLUSTER_SETTINGS, "shared_buffers": "'128MB'", "max_prepared_transactions": "16"}
 _ROWS = 10_000
 """Accounts of each node."""
@@ -109,7 +108,7 @@ def _round(found: dict[int, tuple[Document, Document]], amount: int) -> Document
         "core_ms": core_ms(),
         "sides": {PLAIN: plain, **merged},
         "ratio": round(merged[_name(1)]["records_per_s"] / plain["records_per_s"], 3),
-        "merge_share": round(max(one["merge_s"] / (one["cpu_s"] + one["source_cpu_s"]) for one in merged.values()), 4),
+        "merge_share": round(max(one["merge_s"] / (one["cpu_s"] + one["senders_cpu_s"]) for one in merged.values()), 4),
         "merge_share_of_reader": round(max(one["merge_s"] / one["cpu_s"] for one in merged.values()), 4),
     }
 
@@ -132,33 +131,13 @@ def _measured(
         settings = [connection_to(node)["settings"] for node in nodes]
         _asked(process, {"nodes": settings, "tables": tables, "folder": str(folder / "reader")})
         _write(nodes, amount, f"b{number}-{len(nodes)}")
-        plain = _read(process, nodes, plain=True)
-        return _read(process, nodes, plain=False), plain
+        plain = _asked(process, {"plain": True})
+        return _asked(process, {"plain": False}), plain
     finally:
         if process.stdin is not None:
             process.stdin.close()
         process.wait(60)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _read(process: subprocess.Popen[str], nodes: Sequence[EmbeddedPostgres], *, plain: bool) -> Document:
-    before = _source_cpu_s(nodes)
-    found = _asked(process, {"plain": plain})
-    return {**found, "source_cpu_s": _source_cpu_s(nodes) - before}
-
-
-def _source_cpu_s(nodes: Sequence[EmbeddedPostgres]) -> float:
-    """Processor time of all processes of these servers so far, those that have ended included."""
-    total = 0.0
-    for node in nodes:
-        postmaster = psutil.Process(node.pid)
-        ended = postmaster.cpu_times()
-        total += ended.children_user + ended.children_system
-        for process in (postmaster, *postmaster.children()):
-            with suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                total += times.user + times.system
-    return total
 
 
 def _asked(process: subprocess.Popen[str], order: Document) -> Document:

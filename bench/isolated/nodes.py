@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from time import perf_counter, process_time, thread_time
 from typing import Any
+
+import psutil
+import psycopg
 
 from bench.isolated.capture import table_of
 from engine.model.position import Lsn
@@ -83,18 +86,37 @@ def main() -> None:
     for line in sys.stdin:
         if json.loads(line)["plain"]:
             stream: LogStream = plain.log.open_stream(PLAIN, plain_start, APPLICATION)
-            _print_document(_read(stream, plain.log.now, merge))
+            _print_document(_read(stream, plain.log.now, merge, order["nodes"][:1]))
         else:
             stream = source.log.open_stream(READER, start, APPLICATION)
-            _print_document(_read(stream, source.log.now, merge))
+            _print_document(_read(stream, source.log.now, merge, order["nodes"]))
     for reader, one in ((READER, source), (PLAIN, plain)):
         one.reader.end_other(reader, APPLICATION)
         one.reader.remove(reader)
         one.close()
 
 
-def _read(stream: LogStream, end: Callable[[], Lsn], merge: MergeTime) -> dict[str, Any]:
-    """Read up to `end`, which is asked for once the session is there. The time counts from there."""
+def _senders(nodes: Sequence[Mapping[str, Any]]) -> list[psutil.Process]:
+    """The processes that send the logs of these nodes to this one."""
+    found = []
+    for node in nodes:
+        parameters = {name: node[name] for name in ("host", "port", "user", "password") if name in node}
+        with psycopg.connect(**parameters, dbname=node["database"]) as connection:
+            sql = "SELECT pid FROM pg_stat_replication WHERE application_name = %s"
+            found += [psutil.Process(pid) for (pid,) in connection.execute(sql, [APPLICATION])]
+    return found
+
+
+def _cpu_s(processes: Sequence[psutil.Process]) -> float:
+    return sum(each.user + each.system for each in (process.cpu_times() for process in processes))
+
+
+def _read(
+    stream: LogStream, end: Callable[[], Lsn], merge: MergeTime, nodes: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Read up to `end`, which is asked for once the session is there. The time counts from there, that of the
+    processes that send from their start on. `nodes`: settings of connections to those whose logs are read."""
+    senders = _senders(nodes)
     began, cpu, merged = perf_counter(), process_time(), merge.seconds
     wanted, reached = end(), Lsn(0)
     records = transactions = size = 0
@@ -108,15 +130,17 @@ def _read(stream: LogStream, end: Callable[[], Lsn], merge: MergeTime) -> dict[s
                 transactions += int((chunk.data[chunk.offsets[:-1]] == ord("C")).sum()) if chunk.count else 0
             else:
                 stream.ask_position()
+        seconds, sent = perf_counter() - began, _cpu_s(senders)
     finally:
         stream.close()
     return {
         "records": records,
         "transactions": transactions,
         "bytes": size,
-        "seconds": perf_counter() - began,
+        "seconds": seconds,
         "cpu_s": process_time() - cpu,
         "merge_s": merge.seconds - merged,
+        "senders_cpu_s": sent,
     }
 
 

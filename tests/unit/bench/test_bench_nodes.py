@@ -33,7 +33,7 @@ def test_a_node_that_lowers_the_total_shows(rates: tuple[float, ...], never: boo
 
 def test_what_was_not_read_is_wrong() -> None:
     found = {
-        count: ({"transactions": 9, "records": 1, "seconds": 1, "merge_s": 0, "cpu_s": 1, "source_cpu_s": 1},) * 2
+        count: ({"transactions": 9, "records": 1, "seconds": 1, "merge_s": 0, "cpu_s": 1, "senders_cpu_s": 1},) * 2
         for count in COUNTS
     }
     assert nodes._wrong([nodes._round(found, 9)]) == []
