@@ -17,7 +17,7 @@ export function lateWords(nodes: readonly Node[]): string | null {
   const late = nodes.filter((node) => node.late).map((node) => node.name);
   if (late.length === 0) return null;
   return (
-    `Transactions of all nodes have one order, so those of the others wait for ${late.join(", ")}. Look whether it runs, ` +
-    "and at its load, its open and prepared transactions, and its network to the engine."
+    `What needs the log of ${late.join(", ")} waits: global transactions, and in the order "strict" all later ones. ` +
+    "Look whether it runs, and at its load, its open and prepared transactions, and its network to the engine."
   );
 }
