@@ -247,6 +247,11 @@ class LogMerge:
         """Whether a node's part of this global transaction was passed in, and its end was not."""
         return gtid in self._nodes[node].prepared
 
+    def is_read_again(self, node: int) -> bool:
+        """Whether everything of a node was passed in that an earlier run has released, as far as its log has that still."""
+        log = self._nodes[node]
+        return log.read >= log.after and all(gtid in log.prepared for gtid, other in self._unclosed if other == node)
+
     @property
     def is_asking(self) -> bool:
         """Whether the ends of all logs are being taken."""

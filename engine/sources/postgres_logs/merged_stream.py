@@ -152,6 +152,11 @@ class MergedStream:
         folder = rules.keeping.folder
         self._late_rows = late = LateRows(count)
         late.cover([log.value for log in kept.kept] or after)
+        self._again = {node for node in range(count) if _comes_again(kept, node)}
+        """Nodes of which it is not read again yet which rows had arrived on them. Until it is, changes of other nodes that are late would
+        not be known as such, so nothing is released."""
+        self._begun: Sequence[int] | None = None
+        """By node, the end of its log, taken after the session began; None: not yet."""
         self._logs = [NodeLog(node, rules.naming, self._merge, relations, late, folder) for node in range(count)]
         for log in self._logs:
             nodes.opened.callback(log.close)
@@ -190,7 +195,7 @@ class MergedStream:
     @property
     def waits_for(self) -> frozenset[str]:
         """The names of the nodes that have to be read further, for what was read of others."""
-        return frozenset(self._nodes.names[node] for node in self._merge.waits_for())
+        return frozenset(self._nodes.names[node] for node in self._merge.waits_for() | self._again)
 
     @property
     def spooled_bytes(self) -> int:
@@ -290,15 +295,23 @@ class MergedStream:
 
     def _releases(self) -> bool:
         """Whether anything may be released. While a node is away, some numbers are left before the first mark, which only it can reach."""
+        self._again -= {node for node in self._again if self._is_read_again(node)}
+        if self._again:
+            return False
         if self._cut is not None and self._cut.step() is CutState.FROZEN:
             return False
         return not (self._numbers.are_short() and self._away())
+
+    def _is_read_again(self, node: int) -> bool:
+        # A part that its log does not have any more does not come.
+        past = self._begun is not None and self._merge.reads()[node] >= self._begun[node]
+        return past or self._merge.is_read_again(node)
 
     def _read_now(self) -> Collection[int]:
         """The nodes that are read: those whose transactions fit in memory, and those without which nothing more could be released."""
         found = {node for node, log in enumerate(self._logs) if log.held_bytes < self._keeping.memory_bytes}
         if len(found) < len(self._logs) and self._writing is None:
-            found |= self._merge.to_read()
+            found |= self._merge.to_read() | self._again
             if self._cut is not None:
                 found |= self._cut.to_read()
         return found
@@ -363,7 +376,7 @@ class MergedStream:
         if ends is not None:
             if self._first:
                 self._numbers.place(self._first, ends)
-                self._first = 0
+                self._first, self._begun = 0, ends
             self._merge.marked(ends)
             self._late_rows.give(ends)
             self._mark(ends)
@@ -542,6 +555,13 @@ class MergedStream:
         names = ", ".join(self._nodes.names[node] for node in nodes)
         reason = f"global transaction {gtid} was committed on one node and rolled back on {names}"
         return Why(FaultKind.GLOBAL_IN_DOUBT, reason)
+
+
+def _comes_again(kept: MergedLogs, node: int) -> bool:
+    """Whether a session is sent what earlier ones have read of a node."""
+    log = kept.nodes[node]
+    released = kept.kept[node] if kept.kept else log.after
+    return released < log.read or any(node in waiting for waiting in kept.open.values())
 
 
 def _nothing(position: Lsn) -> RecordChunk:
