@@ -138,7 +138,7 @@ class PartitionedLog:
             rules = MergeRules(self._rules.order, self._rules.naming(self._nodes.names), _keeping(folder))
             # So that they are known of a node that is away when they are announced.
             self._tables.read(list(folder.sent))
-            stream = MergedStream(nodes, rules, NodeTypes(self._nodes, self._tables), numbers, kept, wake)
+            stream = MergedStream(nodes, rules, NodeTypes(self._nodes, self._tables, folder), numbers, kept, wake)
             socket.serve(stream)
         except BaseException:
             opened.close()

@@ -42,7 +42,7 @@ from engine.sources.postgres_logs.merged_records import (
 from engine.sources.postgres_logs.moved_rows import RowKeys, keys_of, may_remove, put_first
 from engine.sources.postgres_logs.node_log import NodeLog
 from engine.sources.postgres_logs.parts import Bundled, Part, Rows, Transactions
-from engine.sources.postgres_logs.relations import Relations, View, Why
+from engine.sources.postgres_logs.relations import Relations, ScatteredTables, View, Why
 
 _T_TRUNCATE = ord("T")
 _TRUNCATED = Why(FaultKind.TABLE_STRUCTURE_CHANGED, "it was truncated on one of its nodes")
@@ -474,7 +474,7 @@ def warm() -> None:
     two_phase.warm()
     column = AnnouncedColumn("id", identity=True, type_oid=23, modifier=-1)
     announced = Announced(RelationId(2), TableName("public", "warm"), ReplicaIdentity.DEFAULT, (column,))
-    view = View(0, {1: (2, relation_record(announced))})
+    view = View(0, {1: (2, relation_record(announced))}, ScatteredTables({2: (column.name,)}))
     record = np.array(list(b"I\0\0\0\1N\0\1t\0\0\0\0011"), np.uint8)
     offsets = np.array([0, len(record)])
     late_rows.warm()

@@ -17,7 +17,7 @@ from engine.platform.compiled import Array, kernel
 from engine.sources.postgres_logs.relations import View
 
 _T_INSERT, _T_UPDATE, _T_DELETE = (ord(letter) for letter in "IUD")
-_T_KEY, _T_OLD, _V_TEXT = (ord(letter) for letter in "KOt")
+_T_KEY, _T_OLD, _V_TEXT, _V_UNCHANGED = (ord(letter) for letter in "KOtu")
 _NONE = np.uint64(0)
 """In place of a key: there is none."""
 _SEED, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
@@ -40,8 +40,8 @@ def keys_of(data: Array, offsets: Array, view: View) -> RowKeys:
     """The keys of row changes.
 
     Args:
-        data, offsets: records and their borders (count + 1). view: their structures, whose columns of the replica identity are the key.
-            Rows of tables that only one node has count as none.
+        data, offsets: records and their borders (count + 1). view: their structures and keys. Rows of tables that only one node has
+            count as none, and those of tables without a key.
     """
     count = len(offsets) - 1
     found = RowKeys(np.zeros(count, np.uint64), np.zeros(count, np.uint64))
@@ -130,23 +130,39 @@ def _be32(data: Array, at: int) -> int:
 
 
 @kernel
-def _hash_tuple(data: Array, at: int, table: int, flags: Array, seed: Any, prime: Any) -> tuple[Any, int]:
-    """The hash of a row's key, and where the row ends. Only texts count: a key has no NULL, and a value that is unchanged is not sent."""
+def _text_of(data: Array, at: int, column: int) -> tuple[int, int]:
+    """Where the text of a column begins in the row at `at`, and its size; 0 if it has none."""
+    at += 2
+    for _ in range(column):
+        at += 5 + _be32(data, at + 1) if data[at] == _V_TEXT else 1
+    return (at + 5, _be32(data, at + 1)) if data[at] == _V_TEXT else (at, 0)
+
+
+@kernel
+def _hash_tuple(data: Array, at: int, old: int, table: int, flags: Array, seed: Any, prime: Any) -> tuple[Any, int]:
+    """The hash of a row's key, and where the row ends. A key has no NULL. `old`: where the row's old values are, which have those
+    that are unchanged and not sent again; -1: nowhere."""
     value = np.uint64(seed)
     columns = int(np.int64(data[at])) << 8 | int(np.int64(data[at + 1]))
     at += 2
     for column in range(columns):
         kind = data[at]
         at += 1
-        if kind != _V_TEXT:
-            continue
-        size = _be32(data, at)
-        at += 4
-        if column < flags.shape[1] and flags[table, column]:
-            value = (value ^ np.uint64(column + 256)) * prime
-            for place in range(size):
-                value = (value ^ np.uint64(data[at + place])) * prime
+        size = 0
+        if kind == _V_TEXT:
+            size = _be32(data, at)
+            at += 4
+        text, length = at, size
         at += size
+        if column >= flags.shape[1] or not flags[table, column]:
+            continue
+        if kind == _V_UNCHANGED and old >= 0:
+            text, length = _text_of(data, old, column)
+        elif kind != _V_TEXT:
+            continue
+        value = (value ^ np.uint64(column + 256)) * prime
+        for place in range(length):
+            value = (value ^ np.uint64(data[text + place])) * prime
     return value, at
 
 
@@ -163,11 +179,12 @@ def _hash_all(
         table = int(np.searchsorted(owns, oid))
         if table >= owns.size or owns[table] != oid or not flags[table].any():
             continue
-        at = p + 5
+        at, old = p + 5, -1
         if kind != _T_INSERT and data[at] in (_T_KEY, _T_OLD):
-            before[i], at = _hash_tuple(data, at + 1, table, flags, seeds[table], prime)
+            old = at + 1
+            before[i], at = _hash_tuple(data, old, -1, table, flags, seeds[table], prime)
         if kind != _T_DELETE and at < stop:
-            after[i], at = _hash_tuple(data, at + 1, table, flags, seeds[table], prime)
+            after[i], at = _hash_tuple(data, at + 1, old, table, flags, seeds[table], prime)
             if kind == _T_UPDATE and before[i] == 0:
                 before[i] = after[i]
 

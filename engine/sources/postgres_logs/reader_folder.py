@@ -26,6 +26,15 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
+class SentTable:
+    """A table that is published. `mark`: see NodeTable.mark; `key`, `insert_only`: as declared."""
+
+    mark: str
+    key: tuple[str, ...] = ()
+    insert_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ReaderFolder:
     """Methods may be called from any process."""
 
@@ -68,16 +77,20 @@ class ReaderFolder:
         self._write("timelines.json", json.dumps(timelines))
 
     @property
-    def sent(self) -> dict[TableName, str]:
-        """The tables that are published, with the mark of each (see NodeTable.mark); empty if it is not known."""
+    def sent(self) -> dict[TableName, SentTable]:
+        """The tables that are published; empty if it is not known."""
         try:
             found = json.loads((self.path / "sent.json").read_bytes())
-            return {TableName(schema, name): mark for schema, name, mark in found}
+            return {
+                TableName(schema, name): SentTable(mark, tuple(key), insert_only)
+                for schema, name, mark, key, insert_only in found
+            }
         except (OSError, ValueError):
             return {}
 
-    def set_sent(self, tables: Mapping[TableName, str]) -> None:
-        self._write("sent.json", json.dumps([[name.schema, name.name, mark] for name, mark in tables.items()]))
+    def set_sent(self, tables: Mapping[TableName, SentTable]) -> None:
+        found = [[name.schema, name.name, each.mark, each.key, each.insert_only] for name, each in tables.items()]
+        self._write("sent.json", json.dumps(found))
 
     @property
     def structures(self) -> dict[int, Structure]:

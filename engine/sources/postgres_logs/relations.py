@@ -48,13 +48,41 @@ class Numbers(Protocol):
         """How many nodes have the table."""
         ...
 
+    def keys_of(self, tables: Collection[TableName]) -> Mapping[TableName, Collection[str]]:
+        """The columns of these tables by which the target identifies a row; none if it does not."""
+        ...
+
+
+class ScatteredTables:
+    """The tables that several nodes have, with the columns of their keys. The replica identity may be more than the key."""
+
+    def __init__(self, keys: Mapping[int, Collection[str]] | None = None) -> None:
+        """`keys`: names of columns by the table's number in the merged log."""
+        self.keys: Mapping[int, Collection[str]] = keys or {}
+        self.edition = 0
+        """It grows with each change of `keys`."""
+        self._names: dict[int, TableName] = {}
+
+    def add(self, number: int, name: TableName, numbers: Numbers) -> None:
+        """Several nodes have this table."""
+        if number not in self._names:
+            self._names[number] = name
+            self.read(numbers)
+
+    def read(self, numbers: Numbers) -> None:
+        """Read the keys as they are now: neither a key that the user declares nor that of a whole row is in the log."""
+        found = numbers.keys_of(self._names.values()) if self._names else {}
+        keys = {number: frozenset(found.get(name, ())) for number, name in self._names.items()}
+        if keys != self.keys:
+            self.keys, self.edition = keys, self.edition + 1
+
 
 class View:
     """What a node has announced up to some place in its log. Immutable; rows keep the view that holds for them."""
 
-    def __init__(self, node: int, records: Mapping[int, tuple[int, bytes]], scattered: Collection[int] = ()) -> None:
-        """`records`: by the node's own number of a table, its number in the merged log and its record there. `scattered`: the numbers of
-        tables that several nodes have; it may get more."""
+    def __init__(self, node: int, records: Mapping[int, tuple[int, bytes]], scattered: ScatteredTables) -> None:
+        """`records`: by the node's own number of a table, its number in the merged log and its record there. `scattered`: it may get
+        more."""
         self.node = node
         self._records = records
         self._scattered = scattered
@@ -86,21 +114,21 @@ class View:
 
     @property
     def keys(self) -> Array:
-        """Which columns are the replica identity of a table that several nodes have: bool, by table in the order of `numbers`, and by
-        column."""
-        count = len(self._scattered)
-        if self._keys is None or self._keys[0] != count:
-            self._keys = count, self._find_keys()
+        """Which columns are the key of a table that several nodes have: bool, by table in the order of `numbers`, and by column."""
+        edition = self._scattered.edition
+        if self._keys is None or self._keys[0] != edition:
+            self._keys = edition, self._find_keys()
         return self._keys[1]
 
     def _find_keys(self) -> Array:
+        keys = self._scattered.keys
         columns = [
-            [column.identity for column in parse_relation(record).columns] if number in self._scattered else []
+            [column.name in keys[number] for column in parse_relation(record).columns] if number in keys else []
             for number, record in (self._records[oid] for oid in self.numbers[0].tolist())
         ]
         found = np.zeros((len(columns), max(map(len, columns), default=0)), np.bool_)
-        for row, identity in enumerate(columns):
-            found[row, : len(identity)] = identity
+        for row, is_key in enumerate(columns):
+            found[row, : len(is_key)] = is_key
         return found
 
 
@@ -127,8 +155,7 @@ class Relations:
         self._known: dict[tuple[int, bytes], tuple[int, int, bytes]] = {}
         self._announced: dict[int, set[int]] = {}
         """By the table's number, the nodes that have announced it."""
-        self._scattered: set[int] = set()
-        """The numbers of tables that several nodes have."""
+        self._scattered = ScatteredTables()
         self._last: dict[int, bytes] = {}
         """The last record of each table in this session's merged log, by its number there."""
         self.present = dict(present or {})
@@ -148,8 +175,9 @@ class Relations:
         return view.with_table(*found)
 
     def forget(self) -> None:
-        """Translate later records by the catalogs as they are then."""
+        """Translate later records by the catalogs as they are then, and take the keys of tables from there."""
         self._known.clear()
+        self._scattered.read(self._numbers)
 
     def is_last(self, number: int, record: bytes) -> bool:
         """Whether rows of this structure may follow without a record, whatever node they are of."""
@@ -190,7 +218,7 @@ class Relations:
         nodes = self._announced.setdefault(number, set())
         nodes.add(node)
         if len(nodes) > 1 or self._numbers.nodes_of(announced.name) > 1:
-            self._scattered.add(number)
+            self._scattered.add(number, announced.name, self._numbers)
         columns = tuple(
             replace(c, type_oid=self._numbers.type(node, c.type_oid, announced.name)) for c in announced.columns
         )

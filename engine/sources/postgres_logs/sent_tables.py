@@ -14,7 +14,7 @@ from engine.model.subscription import TableSpec
 from engine.sources.postgres_logs.node_tables import NodeTables, number_of
 from engine.sources.postgres_logs.nodes import Node, Nodes
 from engine.sources.postgres_logs.reader_control import PartitionedReader
-from engine.sources.postgres_logs.reader_folder import ReaderFolder
+from engine.sources.postgres_logs.reader_folder import ReaderFolder, SentTable
 
 
 class PartitionedPublications:
@@ -39,10 +39,11 @@ class PartitionedPublications:
         del known
         plain = self._tables.plain(tables)
         sent = self._nodes.each(lambda node: node.source.sent_tables.prepare(plain, node.slot(reader), (), earlier))
+        found = self._tables.read([table.source for table in plain])
         there = {
-            name: found.mark
-            for name, found in self._tables.read([table.source for table in plain]).items()
-            if all(part.oid in sent[node] for node, part in found.parts.items())
+            table.source: SentTable(found[table.source].mark, tuple(table.key), table.insert_only)
+            for table in plain
+            if table.source in found and all(part.oid in sent[node] for node, part in found[table.source].parts.items())
         }
         if self._folder is not None:
             self._folder.set_sent(there)
@@ -65,7 +66,7 @@ class PartitionedPublications:
         found = self._tables.read([table.source for table in tables])
         if relations is not None and self._folder is not None:
             sent = self._folder.sent
-            found = {name: each for name, each in found.items() if sent.get(name, each.mark) == each.mark}
+            found = {name: each for name, each in found.items() if name not in sent or sent[name].mark == each.mark}
 
         def ask(node: Node) -> tuple[str, ...]:
             there = [t for t in tables if t.source in found and node.number in found[t.source].parts]

@@ -200,6 +200,9 @@ class SameNumbers:
     def nodes_of(self, table: TableName) -> int:
         return 2 if table.name in self._shared else 1
 
+    def keys_of(self, tables: Collection[TableName]) -> Mapping[TableName, Collection[str]]:
+        return dict.fromkeys(tables, ("id",))
+
 
 class Copy:
     """Follows the merged log batch by batch, and begins again from what one of its last batches has recorded."""

@@ -14,7 +14,7 @@ from engine.model.identity import RelationId, TableName
 from engine.model.schema import ReplicaIdentity
 from engine.records.relation import Announced, AnnouncedColumn, relation_record
 from engine.sources.postgres_logs.moved_rows import keys_of, may_remove, put_first
-from engine.sources.postgres_logs.relations import View
+from engine.sources.postgres_logs.relations import ScatteredTables, View
 from tests.unit.net import pgoutput_encoder as pgoutput
 
 KEYS = ("a", "b", "c", "d")
@@ -30,7 +30,7 @@ VIEW = View(
         )
         for oid, number, name in ((7, 1007, "one"), (9, 1009, "two"))
     },
-    {1007, 1009},
+    ScatteredTables({1007: ("k",), 1009: ("k",)}),
 )
 
 
@@ -178,3 +178,11 @@ def test_nothing_is_put_first_where_no_row_moves() -> None:
 def test_records_of_other_kinds_and_tables_have_no_keys() -> None:
     found = keys_of(*pgoutput.pack([pgoutput.begin(1, 1), pgoutput.insert(8, ["v", "a"]), pgoutput.commit(1, 2)]), VIEW)
     assert not np.concatenate(found).any()
+
+
+def test_a_column_of_the_key_that_is_unchanged_and_not_sent_again_is_that_of_the_old_row() -> None:
+    """A large one: the log has its value in the old key only."""
+    new, old = ["w", pgoutput.UNCHANGED], [None, "a"]
+    records = [pgoutput.insert(7, ["v", "a"]), pgoutput.update(7, new, old, "K"), pgoutput.delete(7, [None, "a"], "K")]
+    found = keys_of(*pgoutput.pack(records), VIEW)
+    assert found.before.tolist()[1:] == found.after.tolist()[:2] == [found.after[0]] * 2
