@@ -39,11 +39,12 @@ class NodeWatch:
                 self._reporter.event("warning", FaultKind.NODE_SILENT.value, log.name, _detail(log))
 
     def _is_heard(self, log: LogStatus) -> bool:
-        """Whether a reported node that no other waits for is read again: if it is only that none waits for a moment, its outage lasts."""
-        if log.name not in self._reported:
+        """Whether a reported node that no other waits for is read again: if it is only that none waits for a moment, or that no log reader
+        says what is read, its outage lasts."""
+        if log.name not in self._reported or log.read is None:
             return False
         known = self._reported[log.name]
-        return known is None or log.read is None or log.read > known
+        return known is None or log.read > known
 
 
 def _detail(log: LogStatus) -> str:

@@ -11,7 +11,7 @@ from engine.tables.reporter import Reporter
 from tests.fixtures.manual_clock import ManualEngineClock
 
 SECOND_US = 1_000_000
-HERE = LogStatus("n1", Lsn(5))
+HERE = LogStatus("n1", Lsn(5), Lsn(5))
 
 
 class Reports:
@@ -61,6 +61,18 @@ def test_a_node_that_no_other_waits_for_at_a_moment_is_not_heard_before_its_log_
         watch.look([LogStatus("n1", Lsn(9), read=Lsn(5), late=True, silent_since_us=since_us)])
     assert reports.found == [("node_silent", "n1")]
     watch.look([LogStatus("n1", Lsn(9), read=Lsn(6))])
+    assert reports.found == [("node_silent", "n1"), ("node_heard", "n1")]
+
+
+def test_a_node_is_not_heard_while_no_reader_says_what_is_read() -> None:
+    """The log reader ends while the node is away."""
+    reports, clock = Reports(), ManualEngineClock()
+    watch = NodeWatch(cast("Reporter", reports), clock)
+    clock.ms = 20_000.0
+    watch.look([away(10.0)])
+    watch.look([LogStatus("n1", Lsn(5))])
+    assert reports.found == [("node_silent", "n1")]
+    watch.look([HERE])
     assert reports.found == [("node_silent", "n1"), ("node_heard", "n1")]
 
 
