@@ -144,8 +144,8 @@ class LateRows:
         elif count + int(self._old.count[0]) >= self._most:
             self._old, self._new = self._new, _Keys()
             self._old_needed, self._old_asked = True, False
-            # A round that began before does not say when the keys that are forgotten here are not needed any more.
-            self._starts, self._ends = [], None
+            # A round that began before does not say when the keys that are forgotten here are not needed any more; they arrived before it.
+            self._starts, self._ends, self._arrived = [], None, True
             self._doubtful[:] = True
         self._new.make_room(more)
 

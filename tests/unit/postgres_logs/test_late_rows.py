@@ -227,6 +227,17 @@ def test_what_may_be_late_is_doubtful_once_needed_keys_are_forgotten() -> None:
     assert judged(late, 0, Change(1, 0, 0)) == [KEPT]
 
 
+def test_logs_are_kept_for_keys_that_are_needed_when_the_round_of_ends_is_given_up() -> None:
+    """Too many keys are needed, and nothing has arrived since: a session that begins again has to know them, or that they are too many."""
+    late = LateRows(2, keys=5, most=20)
+    for key in range(1, 21):
+        judged(late, 1, Change(0, key, 1))
+    late.ask([0, 20])
+    late.give([9, 20])
+    judged(late, 1, Change(90, 90, 1))
+    assert late.held([1, 21]) == [0, 0]
+
+
 def test_a_round_that_began_before_a_key_arrived_does_not_make_it_forgotten() -> None:
     late = LateRows(2, keys=1)
     late.ask([0, 0])
