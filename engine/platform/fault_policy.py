@@ -96,7 +96,7 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.OWN_TABLE_UNFIT: Policy(
         Action.FAIL_SUBSCRIPTION,
         "Let each node that has the table of capture.own_table have it with a replica identity and the column capture.own_column; then set"
-        " desired_state to running. If the column was gone or renamed for a time, rows without it are in the log: "
+        " desired_state to running. If the column was gone or renamed for a time, or the table not published, ids are missing in the log: "
         + _RELOAD_ALL,
     ),
     FaultKind.TWO_PHASE_UNSUPPORTED: Policy(

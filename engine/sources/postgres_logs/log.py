@@ -35,13 +35,12 @@ from engine.sources.postgres_logs.node_session import NodeSession, Resume
 from engine.sources.postgres_logs.node_tables import NodeTable, NodeTables
 from engine.sources.postgres_logs.node_types import NodeTypes, is_of_user
 from engine.sources.postgres_logs.nodes import Node, Nodes
-from engine.sources.postgres_logs.own_table import unfit
+from engine.sources.postgres_logs.own_table import OwnTable
 from engine.sources.postgres_logs.reader_folder import ReaderFolder, required
 from engine.sources.postgres_logs.reader_socket import ReaderSocket, request_mark
 from engine.sources.postgres_logs.relations import reason_of
 
 _WHOLE_GID = "(?P<gtid>.+)"
-_PUBLISHED = "SELECT FROM pg_publication_tables WHERE pubname = ANY (%s) AND schemaname = %s AND tablename = %s"
 _IN_USE_S = 5.0
 """Seconds after which our own session of a slot that was lost is ended, if the node has not noticed: as `session_start.READER_GRACE_MS`."""
 
@@ -76,11 +75,18 @@ class PartitionedLog:
     """`LogSource` over the nodes' logs. Positions are given by the log reader, which is asked through the subscription's folder."""
 
     def __init__(
-        self, nodes: Nodes, tables: NodeTables, rules: Rules, folder: ReaderFolder | None, absent: AbsentNodes
+        self,
+        nodes: Nodes,
+        tables: NodeTables,
+        rules: Rules,
+        folder: ReaderFolder | None,
+        absent: AbsentNodes,
+        own: OwnTable,
     ) -> None:
         self._nodes = nodes
         self._tables = tables
         self._rules = rules
+        self._own = own
         self._folder = folder
         self._absent = absent
         self._marks = LastAnswers[str](nodes, absent)
@@ -116,7 +122,7 @@ class PartitionedLog:
             detail = "several nodes are read whatever the origin of their changes"
             raise EngineFault(FaultKind.ORIGIN_UNSUPPORTED, reader, detail)
         folder = required(self._folder)
-        self._check_own_rows(reader)
+        self._own.check(reader)
         kept = self._kept(folder, reader, start, last)
         folder.make()
         opened = ExitStack()
@@ -202,20 +208,6 @@ class PartitionedLog:
         folder = required(self._folder)
         return request_mark(folder.path, flushed=flushed) or folder.number_without_reader()
 
-    def _check_own_rows(self, reader: str) -> None:
-        """Without these rows global transactions would come in parts, and nothing would say so. Raises EngineFault(OWN_TABLE_UNFIT)."""
-        if self._rules.own_rows is None:
-            return
-        table, column = self._rules.own_rows
-        found = self._tables.read([table])
-        problem = unfit(table, column, found, self._nodes.names)
-        if problem is None:
-            there = [self._nodes.all[number] for number in found[table].parts]
-            silent = [node.name for node in there if not _publishes(node, reader, table)]
-            problem = f"is not published on node {silent[0]}" if silent else None
-        if problem is not None:
-            raise EngineFault(FaultKind.OWN_TABLE_UNFIT, str(table), f"the table {problem}")
-
     def _kept(self, folder: ReaderFolder, reader: str, start: Lsn, last: LastCommit | None) -> MergedLogs:
         """The state of the nodes' logs at `start`."""
         if last is not None and last.logs is not None:
@@ -285,12 +277,6 @@ def _why_other(before: SourceIdentity, now: SourceIdentity) -> str | None:
     if now.timeline != before.timeline:
         return f"it is on timeline {now.timeline}, and timeline {before.timeline} was read: failover or restore"
     return None
-
-
-def _publishes(node: Node, reader: str, table: TableName) -> bool:
-    with node.connector.session(str(table)) as connection:
-        named = [list(publications_of(node.slot(reader))), table.schema, table.name]
-        return connection.execute(_PUBLISHED, named).fetchone() is not None
 
 
 def _keeping(folder: ReaderFolder) -> Keeping:

@@ -13,6 +13,7 @@ from engine.model.source import Earlier, GuardReading
 from engine.model.subscription import TableSpec
 from engine.sources.postgres_logs.node_tables import NodeTables, number_of
 from engine.sources.postgres_logs.nodes import Node, Nodes
+from engine.sources.postgres_logs.own_table import OwnTable
 from engine.sources.postgres_logs.reader_control import PartitionedReader
 from engine.sources.postgres_logs.reader_folder import ReaderFolder, SentTable
 
@@ -23,10 +24,11 @@ class PartitionedPublications:
     traced = False
     """The engine records what it needs to find changes of tables whose copy is complete."""
 
-    def __init__(self, nodes: Nodes, tables: NodeTables, folder: ReaderFolder | None) -> None:
+    def __init__(self, nodes: Nodes, tables: NodeTables, folder: ReaderFolder | None, own: OwnTable) -> None:
         self._nodes = nodes
         self._tables = tables
         self._folder = folder
+        self._own = own
 
     def prepare(
         self,
@@ -57,6 +59,7 @@ class PartitionedPublications:
 
     def withdraw(self, tables: Sequence[TableSpec], reader: str) -> None:
         self._nodes.each(lambda node: node.source.sent_tables.withdraw(tables, node.slot(reader)))
+        self._own.withdrawn(frozenset(table.source for table in tables))
 
     def unpublished(
         self, tables: Sequence[TableSpec], reader: str, relations: Mapping[TableName, RelationId] | None = None
@@ -92,10 +95,11 @@ class PartitionedTablesOfNodes(NoPartitions):
 class PartitionedSafety:
     """`SourceSafety` over the catalogs of all nodes: a table that is created again on one of them, or appears on another, is reported."""
 
-    def __init__(self, nodes: Nodes, tables: NodeTables, reader: PartitionedReader) -> None:
+    def __init__(self, nodes: Nodes, tables: NodeTables, reader: PartitionedReader, own: OwnTable) -> None:
         self._nodes = nodes
         self._tables = tables
         self._reader = reader
+        self._own = own
         self._lock = threading.Lock()
         self._marks: dict[TableName, str] = {}
         """What the last check found."""
@@ -104,6 +108,7 @@ class PartitionedSafety:
         return self._reader.check_reader(reader)
 
     def check(self, tables: Sequence[TableSpec], reader: str) -> GuardReading:
+        self._own.check_again(reader)
         plain = self._tables.plain(tables)
         readings = self._reader.readings.ask(lambda node: node.source.safety.check(plain, node.slot(reader)))
         found = {name: each.mark for name, each in self._tables.read([table.source for table in tables]).items()}

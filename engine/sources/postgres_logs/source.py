@@ -39,6 +39,7 @@ from engine.sources.postgres_logs.last_answers import AbsentNodes, LastAnswers
 from engine.sources.postgres_logs.log import PartitionedLog, Rules
 from engine.sources.postgres_logs.node_tables import NodeTables, number_of, same_number
 from engine.sources.postgres_logs.nodes import Nodes, small_hash
+from engine.sources.postgres_logs.own_table import OwnTable
 from engine.sources.postgres_logs.reader_control import PartitionedReader
 from engine.sources.postgres_logs.reader_folder import folder_of
 from engine.sources.postgres_logs.sent_tables import (
@@ -62,12 +63,13 @@ class PartitionedSource:
         reader = PartitionedReader(nodes, folder, absent)
         self.terms = replace(POSTGRES_LOGS_TERMS, logs=nodes.names)
         self._rules = Rules.of(spec)
-        self.log: LogSource = PartitionedLog(nodes, tables, self._rules, folder, absent)
+        own = OwnTable(nodes, tables, absent, self._rules.own_rows)
+        self.log: LogSource = PartitionedLog(nodes, tables, self._rules, folder, absent, own)
         self.copies: SnapshotSource = PartitionedCopies(nodes, tables, folder)
         self.reader: ReaderControl = reader
-        self.sent_tables: SentTables = PartitionedPublications(nodes, tables, folder)
+        self.sent_tables: SentTables = PartitionedPublications(nodes, tables, folder, own)
         self.partitioned: PartitionedTables = PartitionedTablesOfNodes(tables)
-        self.safety: SourceSafety = PartitionedSafety(nodes, tables, reader)
+        self.safety: SourceSafety = PartitionedSafety(nodes, tables, reader, own)
         self.ddl: DdlReports = NoDdlReports()
         self.triggers: ChangeTriggers = NoChangeTriggers()
         self.tickets: TicketWriter = PartitionedTickets(folder)

@@ -107,6 +107,29 @@ def test_one_whose_table_loses_the_ids_ends_until_it_is_reloaded_with_them(
     assert replica.query(f"SELECT gtid FROM {NAME} ORDER BY no") == [("g1",), ("g2",), ("g3",)]
 
 
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        (f"ALTER TABLE {NAME} DROP CONSTRAINT {NAME}_pkey", "is not published any more"),
+        (f"DROP TABLE {NAME}; {OWN_TABLE}", "is not published any more on node n1"),
+        (f"DROP TABLE {NAME}", "is not published any more on node n1"),
+    ],
+    ids=["without identity", "created again", "dropped"],
+)
+def test_one_whose_table_is_not_published_any_more_ends(
+    shop: Shop, replicate: Callable[..., Replica], statement: str, why: str
+) -> None:
+    replica = replicate(shop[0], [table("orders"), table(NAME)], source=source_of(shop))
+    shop[1].execute(f"INSERT INTO {NAME} (gtid) VALUES ('g1')")
+    replica.catch_up()
+    with shop[1].connect() as session:
+        session.execute(f"BEGIN; {statement}; COMMIT".encode())
+    assert why in str(failed(replica).reason)
+    # The application goes on with the table.
+    if statement.startswith("ALTER"):
+        shop[1].execute(f"UPDATE {NAME} SET gtid = 'g2'")
+
+
 def test_one_whose_table_is_not_published_does_not_begin(shop: Shop, replicate: Callable[..., Replica]) -> None:
     """It has no key, so that updates and deletes of it could not be followed."""
     shop[1].execute(f"ALTER TABLE {NAME} DROP CONSTRAINT {NAME}_pkey")
