@@ -189,7 +189,8 @@ ROW_PARTS = (
 )  # fmt: skip
 """The fields of TableChanges that hold rows."""
 OPTIONAL = "optional"
-"""Column of `TableChanges.ended` (bool): the key may have no current version. There are none if it is left out."""
+"""Column of `TableChanges.ended` (bool): the key may have no current version; and of `change_data`: it is not known whether there was a row
+with the key. All are false if it is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,7 @@ class TableChanges:
     - `change_data` (staging only): what each transaction changed, for KEYED one row for each key, else for each image: as `partials` (rows
       without unset columns need no existing row), `end` (uint64, end LSN of the transaction), `place` (int64, ascending within it) and
       `op` (a value of change_data.Operation; NULL: only that a transaction changed the table). A deleted row of KEYED has its key only.
+      Perhaps OPTIONAL (scattered tables only): if there was no row, an update is an insert, and a delete nothing.
 
     `truncated`: clear the table first. Order: read partials and tombstones, truncate or delete, insert; all buckets of a slice together,
     the slices one after another. With soft delete, `truncated` marks all rows that are not in `deletes`.
@@ -248,7 +250,8 @@ class TableChanges:
     (bool) for every column unset in some row, `gone` (bool: a deleted row, with its key only) and `cause`."""
     staged: Mapping[str, int] = field(default_factory=dict)
     """Number of rows in `deletes` ("delete"), `inserts` ("insert"), `partials` ("complete"), `replaced` ("replace"), `tombstones` ("mark"),
-    `versions` ("begin"), `ended` ("end", without OPTIONAL ones) and those of `change_data` with an `op` ("change"); no entry for None."""
+    `versions` ("begin"), `ended` ("end", without OPTIONAL ones) and those of `change_data` with an `op`, without OPTIONAL deletes
+    ("change"); no entry for None."""
     tally: NetTally | None = None
     """What netting and decoder counted; None if the table has a fault."""
     replaced: Any | None = None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from engine.model.batch import TableChanges, TablePart
+from engine.model.batch import OPTIONAL, TableChanges, TablePart
 from engine.model.change_data import Operation
 from engine.model.schema import KeyMode
 from engine.net import change_kernels as kernels
@@ -37,10 +37,11 @@ _TEXTS = pa.array([None, *map(str, (Operation.INSERT, Operation.UPDATE, Operatio
 
 
 class _Found(NamedTuple):
-    """Change data. `op`: a number of `_TEXTS`; `at`: a change of the transaction; `place`: its order; `keys`, `rows`: places of k0 … km and
-    c0 … cn."""
+    """Change data. `op`: a number of `_TEXTS`; `optional`: see TableChanges; `at`: a change of the transaction; `place`: its order; `keys`,
+    `rows`: places of k0 … km and c0 … cn."""
 
     op: Array
+    optional: Array
     at: Array
     place: Array
     keys: Rows
@@ -67,7 +68,8 @@ def with_change_data(
         rows = _decode(data, plan, found, places)
     except (TableTrouble, ValueOutOfDomain) as error:
         return TableChanges(part.table, net.truncated, fault=error.fault)
-    count = rows.num_rows - rows.column("op").null_count
+    perhaps = np.count_nonzero(found.optional & (found.op == _DELETE))
+    count = rows.num_rows - rows.column("op").null_count - int(perhaps)
     return replace(net, change_data=rows, staged={**net.staged, "change": count})
 
 
@@ -79,11 +81,12 @@ def _keyed(data: Array, changes: Changes, plan: DecodePlan, places: Places, buck
     cleared = np.isin(places.end[walk.commit], places.end[changes.op == TRUNCATE])
     op = np.where(alive, np.where(before & ~cleared, _UPDATE, _INSERT), np.where(before & ~cleared, _DELETE, _NOTHING))
     chosen = np.flatnonzero(op)
+    optional = (walk.first & walk.met & ~walk.existed & ~cleared)[chosen]
     op, alive, at = op[chosen], alive[chosen], walk.commit[chosen]
     keys, rows = _keyed_rows(data, changes, plan, walk, chosen)
     # Keys are vacated before others are filled. `commit` is the transaction's first change.
     place = np.where(alive, 2 * places.at[walk.last[chosen]] + 1, 2 * places.at[at])
-    return _Found(op, at, place, keys, rows), walk.mine
+    return _Found(op, optional, at, place, keys, rows), walk.mine
 
 
 def _keyed_rows(data: Array, changes: Changes, plan: DecodePlan, walk: Walk, chosen: Array) -> tuple[Rows, Rows]:
@@ -121,7 +124,8 @@ def _images(data: Array, changes: Changes, plan: DecodePlan, places: Places, buc
         rows = key_places(refs, np.arange(len(sign)))
     at = live[of]
     op = np.where(sign > 0, _INSERT, _DELETE)
-    return _Found(op, at, 2 * places.at[at] + (sign > 0), _nulls(0, len(at)), rows), mine
+    certain = np.zeros(len(at), np.bool_)
+    return _Found(op, certain, at, 2 * places.at[at] + (sign > 0), _nulls(0, len(at)), rows), mine
 
 
 def _completed(found: _Found, changes: Changes, places: Places, mine: Array, bucket: Bucket) -> _Found:
@@ -136,6 +140,7 @@ def _completed(found: _Found, changes: Changes, places: Places, mine: Array, buc
     more = len(truncates) + len(others)
     return _Found(
         np.concatenate([found.op, np.full(len(truncates), _TRUNCATE), np.full(len(others), _NOTHING)]),
+        np.pad(found.optional, (0, more)),
         np.concatenate([found.at, truncates, others]),
         np.concatenate([found.place, 2 * places.at[truncates], 2 * places.at[others]]),
         _with_nulls(found.keys, more),
@@ -148,6 +153,8 @@ def _decode(data: Array, plan: DecodePlan, found: _Found, places: Places) -> pa.
     table = table.append_column("end", pa.array(np.ascontiguousarray(places.end[found.at]), pa.uint64()))
     table = table.append_column("place", pa.array(found.place, pa.int64()))
     table = table.append_column("op", _TEXTS.take(pa.array(found.op, pa.int64())))
+    if found.optional.any():
+        table = table.append_column(OPTIONAL, pa.array(found.optional))
     return with_unset(table, found.rows)
 
 

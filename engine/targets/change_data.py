@@ -1,5 +1,6 @@
 """Writes the staging tables of a target within the caller's transaction: CD tables with the changes of each table, and the table of
-transactions, UOW. Portable SQL; rows are appended, and nothing but new values of unset columns is read."""
+transactions, UOW. Portable SQL; rows are appended, and only the rows of the table are read: new values of unset columns, and whether a row
+was there."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.model.batch import TableChanges
+from engine.model.batch import OPTIONAL, TableChanges
 from engine.model.change_data import (
     CHANGE_COLUMNS,
     UNIT_COLUMNS,
@@ -25,6 +26,7 @@ from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.last_commit import CommitTimes
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
+from engine.model.soft_delete import DELETED_AT
 from engine.model.target import BatchCommit, TableCommit
 from engine.targets.arrow_rows import joined, rows_of
 from engine.targets.evolution import evolution
@@ -71,11 +73,9 @@ class ChangeDataWriter:
         found = 0
         if rows.num_rows:
             rows = self._numbered(commit.table, rows)
-            unset = _unset(rows)
-            into = self._into(commit, place)
-            for some in (rows.filter(pc.invert(unset)), rows.filter(unset)):
-                if some.num_rows:
-                    found += self._insert(commit, place, into, statements, some)
+            for some in _alike(rows):
+                written = self._insert(commit, place, statements, some)
+                found += 0 if _is_optional(some) and _deletes(some) else written
         if found != wanted:
             detail = f"{wanted} rows of change data were to be written; the target reports {found}"
             raise EngineFault(FaultKind.LEDGER_UNBALANCED, commit.table, detail)
@@ -144,19 +144,27 @@ class ChangeDataWriter:
         names = [*CHANGE_COLUMNS, *(column.name for column in commit.schema.columns)]
         return f"INSERT INTO {self._tables.qualified(changes_of(place))} ({', '.join(map(quoted, names))})"
 
-    def _insert(self, commit: TableCommit, place: TableName, into: str, statements: HistoryTable, rows: Any) -> int:
-        """Append rows that all have unset columns, whose values the table has, or none of which has."""
+    def _insert(self, commit: TableCommit, place: TableName, statements: HistoryTable, rows: Any) -> int:
+        """Append rows of one kind: see `_alike`. Returns their number."""
+        into, table = self._into(commit, place), self._tables.qualified(place)
         columns = [f"c{i}" for i in range(len(commit.schema.columns))]
-        own = [f"s.{name}" for name in STAGED]
-        if not pc.any(_unset(rows)).as_py():
-            read = ", ".join([*own, *(statements.value(name, i) for i, name in enumerate(columns))])
-            return statements.run(rows, [*columns, *STAGED], lambda source: f"{into} SELECT {read} FROM {source}")
-        unset = [name for name in rows.column_names if name.startswith("u")]
-        names = [*(f"k{j}" for j in range(len(commit.schema.key))), *columns, *unset, *STAGED]
-        read = ", ".join([*own, *statements.completed(rows)])
-        there = f"JOIN {self._tables.qualified(place)} AS t ON {statements.on_staged_key('t')}"
-        found = statements.run(rows, names, lambda source: f"{into} SELECT {read} FROM {source} {there}")
-        if found != rows.num_rows:
+        names, own, joins = [*columns, *STAGED], [f"s.{name}" for name in STAGED], ""
+        values = [statements.value(name, i) for i, name in enumerate(columns)]
+        is_unset, is_optional = pc.any(_unset(rows)).as_py(), _is_optional(rows)
+        if is_unset:
+            names = [*(f"k{j}" for j in range(len(commit.schema.key))), *names]
+            names += [name for name in rows.column_names if name.startswith("u")]
+            values = statements.completed(rows)
+            joins += f" JOIN {table} AS t ON {statements.on_staged_key('t')}"
+        if is_optional:
+            joins += (
+                f" {'' if _deletes(rows) else 'LEFT '}JOIN {table} AS o ON {_has_key_of_row(statements, commit.schema)}"
+            )
+            missing = f"o.{statements.names[statements.key[0]]} IS NULL"
+            own[-1] = f"CASE WHEN {missing} THEN '{Operation.INSERT}' ELSE {own[-1]} END"
+        read = ", ".join([*own, *values])
+        found = statements.run(rows, names, lambda source: f"{into} SELECT {read} FROM {source}{joins}")
+        if is_unset and found != rows.num_rows:
             detail = f"{rows.num_rows} changed rows, of which the target has {found}"
             raise EngineFault(FaultKind.NET_CHANGE_ANOMALY, commit.table, detail)
         return found
@@ -219,6 +227,35 @@ def _with_end(change: TableChanges) -> Any:
         return rows
     end = pa.array(np.full(rows.num_rows, change.commit_end, np.uint64))
     return rows.set_column(rows.schema.get_field_index("end"), "end", end)
+
+
+def _has_key_of_row(statements: HistoryTable, schema: TableSchema) -> str:
+    """SQL condition: the table's row `o` is there, and has the key of the staged row's values."""
+    same = [f"o.{statements.names[i]} = {statements.value(f'c{i}', i)}" for i in statements.key]
+    return " AND ".join([*same, *([f"o.{quoted(DELETED_AT)} IS NULL"] if schema.soft_delete else [])])
+
+
+def _alike(rows: Any) -> list[Any]:
+    """The rows in parts of one kind each: with unset columns or without, and optional ones apart, deletes apart from these."""
+    unset = _unset(rows)
+    optional = pc.fill_null(rows.column(OPTIONAL), False) if OPTIONAL in rows.column_names else None
+    if optional is None:
+        kinds = [pc.invert(unset), unset]
+    else:
+        deleted = pc.equal(rows.column("op"), str(Operation.DELETE))
+        certain, kept = pc.invert(optional), pc.and_(optional, pc.invert(deleted))
+        whole = pc.invert(unset)
+        pairs = ((certain, whole), (certain, unset), (kept, whole), (kept, unset), (pc.and_(optional, deleted), whole))
+        kinds = [pc.and_(one, other) for one, other in pairs]
+    return [some for kind in kinds if (some := rows.filter(kind)).num_rows]
+
+
+def _is_optional(rows: Any) -> bool:
+    return OPTIONAL in rows.column_names and bool(rows.column(OPTIONAL)[0].as_py())
+
+
+def _deletes(rows: Any) -> bool:
+    return bool(rows.column("op")[0].as_py() == str(Operation.DELETE))
 
 
 def _unset(rows: Any) -> Any:

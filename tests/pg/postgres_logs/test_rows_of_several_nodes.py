@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine.model.fault import FaultKind
+from engine.model.soft_delete import DeleteMode
 from engine.model.source import Severity
 from engine.model.subscription import ApplyMode, ApplyPolicy, CaptureSpec, ConnectionSpec
 from server.demo.embedded import EmbeddedPostgres
@@ -91,6 +92,31 @@ def test_versions_of_replaced_rows_end(nodes: list[Database], follow: Callable[.
     assert [row[:2] for row in versions if row[2]] == LEFT
     ended = [(number, "of n0") for number in range(1, 6)]
     assert [row[:2] for row in versions if not row[2]] == ended
+
+
+@pytest.mark.parametrize("deletes", DeleteMode)
+def test_change_data_tells_rows_that_come_from_those_that_replace_others(
+    nodes: list[Database], follow: Callable[..., Replica], deletes: DeleteMode
+) -> None:
+    replica = follow(staging=True, deletes=deletes)
+    run(nodes[1], *CHANGES, "INSERT INTO orders VALUES (60, 'new', 'a')")
+    run(nodes[1], "BEGIN; INSERT INTO orders VALUES (70, 'new', 'a'); DELETE FROM orders WHERE id = 70; COMMIT")
+    replica.catch_up()
+    changed = replica.query("SELECT id, state, _op FROM orders__cd WHERE _op <> 'R' ORDER BY id")
+    gone = [(number, None, "D") for number in (3, 4)]
+    replaced = [(1, "of n1", "U"), (2, "changed", "U"), (5, "of n1", "U")]
+    assert changed == sorted([*gone, *replaced, (40, "of n1", "I"), (60, "new", "I")], key=lambda row: row[0])
+    nodes[1].execute("UPDATE orders SET state = 'paid' WHERE id = 60")
+    nodes[0].execute("INSERT INTO orders VALUES (80, 'new', 'a')")
+    replica.catch_up()
+    assert replica.query("SELECT id, _op FROM orders__cd WHERE state IN ('paid', 'new') ORDER BY id, _op") == [
+        *[(60, "I"), (60, "U")],
+        (80, "I"),
+    ]
+    for statement in ("DELETE FROM orders WHERE id = 60", "INSERT INTO orders VALUES (60, 'again', 'a')"):
+        nodes[1].execute(statement)
+        replica.catch_up()
+    assert replica.query("SELECT _op FROM orders__cd WHERE id = 60 ORDER BY _position")[-2:] == [("D",), ("I",)]
 
 
 def test_a_copy_that_finds_a_row_on_two_nodes_parks_its_table(

@@ -34,7 +34,12 @@ class Keyed:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.live = {row[0]: row for row in rows}
 
-    def apply(self, op: str, row: Row) -> None:
+    def apply(self, op: str, row: Row, *, optional: bool = False) -> None:
+        if optional and row[0] not in self.live:
+            assert op in {"U", "D"}
+            if op == "D":
+                return
+            op = "I"
         if op == "T":
             self.live.clear()
         elif op == "D":
@@ -55,7 +60,8 @@ class Images:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = Counter(rows)
 
-    def apply(self, op: str, row: Row) -> None:
+    def apply(self, op: str, row: Row, *, optional: bool = False) -> None:
+        assert not optional
         if op == "T":
             self.rows.clear()
         elif op == "D":
