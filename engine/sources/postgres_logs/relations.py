@@ -67,12 +67,18 @@ class ScatteredTables:
         """Several nodes have this table."""
         if number not in self._names:
             self._names[number] = name
-            self.read(numbers)
+            self._set({**self.keys, **self._read({number: name}, numbers)})
 
     def read(self, numbers: Numbers) -> None:
         """Read the keys as they are now: neither a key that the user declares nor that of a whole row is in the log."""
-        found = numbers.keys_of(self._names.values()) if self._names else {}
-        keys = {number: frozenset(found.get(name, ())) for number, name in self._names.items()}
+        self._set(self._read(self._names, numbers))
+
+    @staticmethod
+    def _read(names: Mapping[int, TableName], numbers: Numbers) -> dict[int, Collection[str]]:
+        found = numbers.keys_of(names.values()) if names else {}
+        return {number: frozenset(found.get(name, ())) for number, name in names.items()}
+
+    def _set(self, keys: Mapping[int, Collection[str]]) -> None:
         if keys != self.keys:
             self.keys, self.edition = keys, self.edition + 1
 
