@@ -347,14 +347,8 @@ class LogMerge:
 
     def held_since(self) -> int:
         """The commit time of the oldest transaction that waits for other nodes, in microseconds since 1970 UTC; 0 if none does."""
-        heads = [log.queue[0] for log in self._nodes if log.queue]
-        times = [int(head.stamps[0]) for head in heads if isinstance(head, _Run)]
-        times += [
-            head.entry.time_us
-            for head in heads
-            if isinstance(head, _Queued) and head.entry.kind in (EntryKind.COMMIT_PREPARED, EntryKind.OWN_COMMIT)
-        ]
-        return min(times, default=0)
+        firsts = (next(filter(None, map(_commit_us, log.queue)), 0) for log in self._nodes)
+        return min(filter(None, firsts), default=0)
 
     def to_read(self) -> frozenset[int]:
         """The nodes of which one has to be read further before more can be released, once `release` and the marks that were asked for have
@@ -629,6 +623,13 @@ class LogMerge:
                 met.add(at)
                 queue = self._nodes[at].queue
                 at = self._waits_for(queue[0]) if queue else None
+
+
+def _commit_us(queued: _Run | _Queued) -> int:
+    """When it was committed, in microseconds since 1970 UTC; 0 if it is no commit. Nothing is late by a prepare."""
+    if isinstance(queued, _Run):
+        return int(queued.stamps[0])
+    return queued.entry.time_us if queued.entry.kind in COMMITS else 0
 
 
 def _least(queued: _Queued) -> int:

@@ -115,6 +115,23 @@ def test_marks_that_were_asked_for_before_a_commit_was_read_do_not_count() -> No
     assert [each.gtid for each in merge.release() if isinstance(each, Global)] == ["b"]
 
 
+@pytest.mark.parametrize("order", list(Order))
+def test_what_waits_is_as_old_as_its_first_commit_also_after_prepares(order: Order) -> None:
+    merge = LogMerge(3, order)
+    for node in (1, 2):
+        add(merge, node, EntryKind.PREPARE, "g", 10, 4)
+    assert merge.held_since() == 0
+    add(merge, 1, EntryKind.COMMIT_PREPARED, "g", 20, 5)
+    add_commits(merge, 1, [8], first=30)
+    add(merge, 2, EntryKind.PREPARE, "h", 20, 6)
+    add(merge, 2, EntryKind.COMMIT_PREPARED, "g", 30, 7)
+    merge.release()
+    assert merge.held_since() == 5
+    mark(merge, [0, 30, 30])
+    merge.release()
+    assert merge.held_since() == 0
+
+
 def test_lost_marks_are_asked_for_again() -> None:
     merge = LogMerge(2, Order.CAUSAL)
     add(merge, 0, EntryKind.PREPARE, "a", 10, 1)
