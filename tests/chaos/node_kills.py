@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psycopg
@@ -17,6 +15,7 @@ from tests.chaos.failpoint_kills import NothingToKillError
 from tests.chaos.killer import Kind
 from tests.chaos.node_bank import NODES, NodeBank
 from tests.chaos.node_coordinator import Step
+from tests.fixtures.senders import SENDERS, stopped
 
 _SHORT_S, _LONG_S = (0.0, 3.0), (6.0, 25.0)
 """How long a node is away. Waits of readers end after 20 s."""
@@ -25,7 +24,6 @@ _DEAD_S = (0.0, 6.0)
 _STOPPED_S = (0.5, 6.0)
 """How long a session that sends the log is stopped."""
 _REACHED_S = 20.0
-_SENDERS = "SELECT active_pid FROM pg_replication_slots WHERE active AND database = current_database()"
 _CUT = "SELECT count(pg_terminate_backend(pid)) FROM unnest(%s) AS pid"
 _SESSIONS = (
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
@@ -115,21 +113,14 @@ class NodeKills:
     def _sender_stopped(self) -> Document:
         node, senders = self._senders()
         seconds = self._rng.uniform(*_STOPPED_S)
-        stopped = []
-        for pid in senders:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-                stopped.append(pid)
-        self._pause.wait(seconds)
-        for pid in stopped:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+        with stopped(senders):
+            self._pause.wait(seconds)
         return {"node": node, "stopped_s": round(seconds, 1)}
 
     def _senders(self) -> tuple[int, list[int]]:
         node = self._rng.randrange(NODES)
         with self._on(node) as session:
-            found = [int(pid) for (pid,) in session.execute(_SENDERS).fetchall()]
+            found = [int(pid) for (pid,) in session.execute(SENDERS).fetchall()]
         if not found:
             raise NothingToKillError("the log is not being read")
         return node, found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,13 +13,13 @@ from server.cli.client import Document, NoServerError, ProblemError
 from server.demo.embedded import EmbeddedPostgres, server_folder
 from tests.chaos.node_bank import NODES, NodeBank
 from tests.fixtures.rig import Rig
+from tests.fixtures.senders import SENDERS, stopped
 
 OUTAGES = ("silent", "stopped", "promoted", "nodes")
 _NODE = 0
 _VISIBLE_S = 10.0
 """Within which an outage has to be seen everywhere."""
 _BACK_S = 240.0
-_SENDERS = "SELECT active_pid FROM pg_replication_slots WHERE active AND database = current_database()"
 
 
 class Note(Protocol):
@@ -104,15 +103,9 @@ class Outage:
     @contextmanager
     def _silenced(self) -> Iterator[None]:
         with self._bank.places.connect(_NODE) as session:
-            senders = [int(pid) for (pid,) in session.execute(_SENDERS).fetchall()]
-        assert senders
-        for pid in senders:
-            os.kill(pid, signal.SIGSTOP)
-        try:
+            senders = [int(pid) for (pid,) in session.execute(SENDERS).fetchall()]
+        with stopped(senders):
             yield
-        finally:
-            for pid in senders:
-                os.kill(pid, signal.SIGCONT)
 
     def _promoted(self) -> None:
         """A clean switch-over, of which nothing is promised but that it is seen, and that a reload repairs it."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ from engine.sort.merge_records import Order
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
+from tests.fixtures.senders import SENDERS, stopped
 from tests.fixtures.waiting import wait_until
 from tests.pg.postgres_logs.nodes import ACCOUNTS, OWN, OWN_TABLE, Nodes
 from tests.pg.two_phase.node import Node
@@ -37,7 +36,6 @@ CUT = (
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
     " WHERE datname = current_database() AND application_name LIKE 'penstock%'"
 )
-SENDERS = "SELECT active_pid FROM pg_replication_slots WHERE active AND database = current_database()"
 Shop = tuple[list[Database], Nodes]
 
 
@@ -140,15 +138,8 @@ def move_shared(databases: list[Database], rng: random.Random) -> None:
 @contextmanager
 def silent(database: Database) -> Iterator[None]:
     """The log of this node is not sent."""
-    senders = [pid for (pid,) in database.execute(SENDERS)]
-    assert senders
-    for pid in senders:
-        os.kill(pid, signal.SIGSTOP)
-    try:
+    with stopped([pid for (pid,) in database.execute(SENDERS)]):
         yield
-    finally:
-        for pid in senders:
-            os.kill(pid, signal.SIGCONT)
 
 
 def move_while_late(shop: Shop, sums: Sums, rng: random.Random) -> None:
