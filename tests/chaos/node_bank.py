@@ -22,8 +22,9 @@ import psycopg
 
 from server.cli.client import Document
 from server.demo.embedded import EmbeddedPostgres, server_folder
-from tests.chaos import node_coordinator
+from tests.chaos import node_coordinator, node_parcels
 from tests.chaos.node_coordinator import Coordinator, DeadCoordinatorError, Session, Spread, UnfitError, Work
+from tests.chaos.node_parcels import Carriers
 from tests.chaos.reader import Written
 from tests.chaos.skewed_clocks import installation
 
@@ -43,7 +44,7 @@ _RATE, _THREADS = 40.0, 4
 """Transactions per second of all threads together: half of the time of two processors, with the copy. Not measured."""
 _SWEEP_S = 0.7
 _WRITES = "moves"
-TABLES = ("accounts", "travellers", "shared", "entries", "follows", "moves", "bulk")
+TABLES = ("accounts", "travellers", "parcels", "shared", "entries", "follows", "moves", "bulk")
 
 _DDL = f"""
 CREATE TABLE accounts (id int PRIMARY KEY, amount bigint NOT NULL, note text NOT NULL);
@@ -54,6 +55,7 @@ CREATE TABLE follows (move bigint PRIMARY KEY);
 CREATE TABLE moves (move bigint PRIMARY KEY);
 CREATE TABLE bulk (move bigint, n int, amount bigint NOT NULL, rows int NOT NULL, PRIMARY KEY (move, n));
 {node_coordinator.DDL};
+{node_parcels.DDL};
 INSERT INTO accounts SELECT {{node}} * 1000 + n, {_START}, repeat('x', {_NOTE}) FROM generate_series(1, {ACCOUNTS}) AS n;
 INSERT INTO travellers SELECT {{node}} * 1000 + n, {_START}, 0, repeat('x', {_NOTE}) FROM generate_series(1, {TRAVELLERS}) AS n;
 """
@@ -71,14 +73,15 @@ SUMS = (
     " (SELECT count(*) FROM (SELECT move FROM entries GROUP BY move"
     " HAVING sum(amount) <> 0 OR count(*) <> max(parts) OR count(DISTINCT node) <> max(parts))),"
     " (SELECT count(*) FROM (SELECT move FROM bulk GROUP BY move HAVING sum(amount) <> 0 OR count(*) <> max(rows))),"
-    " (SELECT count(*) FROM follows f WHERE NOT EXISTS (SELECT 1 FROM entries e WHERE e.move = f.move))"
+    " (SELECT count(*) FROM follows f WHERE NOT EXISTS (SELECT 1 FROM entries e WHERE e.move = f.move)),"
+    f" {', '.join(node_parcels.SUMS)}"
 )
 EXPECTED = [
     (2 * ACCOUNTS + TRAVELLERS) * NODES * _START - ACCOUNTS * (NODES - len(SHARED_ON)) * _START,
     *[ACCOUNTS * NODES] * 2,
     *[TRAVELLERS * NODES] * 2,
     *[ACCOUNTS * len(SHARED_ON)] * 2,
-    *[0] * 5,
+    *[0] * (5 + len(node_parcels.SUMS)),
 ]
 
 
@@ -124,7 +127,7 @@ class Places:
         for node in range(NODES):
             self.cluster(node).execute(f"CREATE DATABASE {self.names[node]}")
             with self.connect(node) as session:
-                session.execute(_DDL.format(node=node).encode())
+                session.execute(_DDL.format(node=node, nodes=NODES).encode())
                 if node in SHARED_ON:
                     session.execute(_SHARED_DDL.format(node=node).encode())
 
@@ -142,7 +145,8 @@ class NodeBank:
         self.lost: Counter[str] = Counter()
         """Transactions that ended with an error of a node, by its type."""
         self.failure: BaseException | None = None
-        self.rest: Callable[[], float] = lambda: 0.0
+        self.carriers = Carriers(self.places, seed)
+        self._rest: Callable[[], float] = lambda: 0.0
         self._seed = seed
         self._own = random.Random(f"{seed}/own writes")
         self._numbers = itertools.count(1)
@@ -169,6 +173,11 @@ class NodeBank:
             "settings": {"nodes": [{"name": f"n{node}", "connection": f"n{node}"} for node in range(NODES)]},
         }
 
+    def adapt(self, rest: Callable[[], float], quick: float) -> None:
+        """`rest`: returns when the load may continue, with the seconds of all rests. `quick`: see Carriers."""
+        self._rest = self.carriers.rest = rest
+        self.carriers.quick = quick
+
     def start(self) -> None:
         self.places.create()
 
@@ -183,6 +192,7 @@ class NodeBank:
         self._began = monotonic()
         for thread in self._threads:
             thread.start()
+        self.carriers.start()
 
     def pause(self, seconds: float) -> None:
         """Wait, while it writes."""
@@ -191,6 +201,7 @@ class NodeBank:
     def stop(self) -> None:
         """Write no more, and finish everything."""
         self._stopping.set()
+        self.carriers.stop()
         for thread in self._threads:
             thread.join(60)
         self.finish()
@@ -290,7 +301,7 @@ class NodeBank:
                     sessions[node].execute(_PATIENCE.encode())
             until = monotonic() + (20 if len(sessions) == NODES else 1)
             while sessions and monotonic() < until:
-                due = self._began + next(self._turns) / _RATE + self.rest()
+                due = self._began + next(self._turns) / _RATE + self._rest()
                 if self._stopping.wait(max(0.0, due - monotonic())):
                     return
                 self._transact(sessions, rng)

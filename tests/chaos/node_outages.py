@@ -61,8 +61,10 @@ class Outage:
         self.figures["all_applied_after_s"] = round(waited - back, 1)
         self._rig.wait_until(lambda: not any(node["late"] for node in self._nodes_now()), _BACK_S, "no node is late")
         self._rig.wait_until(lambda: self._events("node_heard"), 30, "an event that it is heard")
-        self.figures["events"] = {code: len(self._events(code)) for code in ("node_silent", "node_heard")}
+        found = {code: [event["subject"] for event in self._events(code)] for code in ("node_silent", "node_heard")}
+        self.figures["events"] = found
         assert self._rig.api.get(self._rig.path)["state"] == "running"
+        assert all(subjects == [f"n{_NODE}"] for subjects in found.values()), f"one outage has these events: {found}"
 
     def _watch(self, began: float, until: float, stopped: bool) -> None:
         seen: dict[str, float] = {}

@@ -2,12 +2,13 @@
 
 The nodes are clusters of their own, or databases of one cluster. Amounts and rows move between them in transactions that are committed in
 two phases, by a coordinator that dies at its steps and is followed by another one; others are local, large, or rolled back after some of
-their prepares. Nodes are stopped for short and for long, their sessions cut, the sessions that send their logs cut or stopped; engine, log
-reader, server and Spark workers are killed. The copy's sums are read continuously, and clients read what they committed after waits for
-"now", for positions of all nodes, or of one; also while the transaction is not committed on its other nodes yet. All rows are compared at
-cuts under load, and at the end once more, one by one. At the end the subscription is deleted, after which nothing of it is left on the
-nodes. Even seeds begin with the queue in `persist` mode, odd ones in `memory`; seeds whose half is odd use the order `strict`. Prints a
-JSON summary; a failure writes the seed and the list of events to a file and exits with 1.
+their prepares. Rows also move by ordinary transactions, by several nodes within a short time. Nodes are stopped for short and for long,
+their sessions cut, the sessions that send their logs cut or stopped; engine, log reader, server and Spark workers are killed. The copy's
+sums are read continuously, and clients read what they committed after waits for "now", for positions of all nodes, or of one; also while
+the transaction is not committed on its other nodes yet. All rows are compared at cuts under load, and at the end once more, one by one. At
+the end the subscription is deleted, after which nothing of it is left on the nodes. Even seeds begin with the queue in `persist` mode, odd
+ones in `memory`; seeds whose half is odd use the order `strict`. Prints a JSON summary; a failure writes the seed and the list of events to
+a file and exits with 1.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import json
 import random
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +32,7 @@ from tests.chaos.node_bank import NODES, NodeBank
 from tests.chaos.node_coordinator import GID_PATTERN, OWN_PREFIX
 from tests.chaos.node_kills import NodeKills
 from tests.chaos.node_outages import OUTAGES, Outage
+from tests.chaos.node_parcels import PARCELS, Sightings
 from tests.chaos.reader import Readers
 from tests.fixtures.rig import Rig
 
@@ -50,6 +53,8 @@ _ROUND: tuple[Kind, ...] = (
     "sender_stopped",
 )
 _MEMORY_MB = 2_500.0
+_QUICK = 0.03
+"""See Carriers.quick: one in ten seconds, so that tables are live most of the time. Not measured."""
 _RESTART_PAUSE_S = 1.0
 """See `run`."""
 _PAGE = 2_000
@@ -68,14 +73,19 @@ class NodesRun(KillRun):
     def __init__(self, rig: Rig, options: argparse.Namespace, bank: NodeBank) -> None:
         super().__init__(rig, options, [*_ENGINE, *node_kills.KINDS])
         self._bank = bank
-        self._bank.rest = self.pace.rest
         self._seconds: float = options.seconds
         self._layout: str = options.layout
         self._outage: str | None = options.outage
         self._skews: list[float] = []
+        self._copied: Counter[str] = Counter()
+        """By table, how often it was copied again."""
         self._trial = Outage(rig, bank, self.note, options.seconds)
         self._kills = NodeKills(bank, random.Random(f"{options.seed}/nodes"))
         self._readers = Readers(rig, node_bank.SUMS, node_bank.EXPECTED, bank)
+        # Commit times order what one client did one after another, unless clocks differ.
+        is_ordered = order_of(options.seed) == "strict" and not options.skew
+        bank.adapt(self.pace.rest, 1.0 if is_ordered else _QUICK)
+        self._sightings = Sightings(rig, ascending=is_ordered)
         self.killer = Killer(rig, self.rng, others=self._kills.kinds())
 
     @property
@@ -87,7 +97,10 @@ class NodesRun(KillRun):
         return self._readers
 
     def parts(self) -> tuple[Part, ...]:
-        return (self._bank, self._kills, self._readers, self.memory, self.pace)
+        return (self._bank, self._bank.carriers, self._kills, self._readers, self._sightings, self.memory, self.pace)
+
+    def violations(self) -> list[Any]:
+        return [*super().violations(), *self._sightings.violations]
 
     @contextmanager
     def calm(self) -> Iterator[None]:
@@ -106,6 +119,7 @@ class NodesRun(KillRun):
             self._readers.start()
             self.memory.start()
             self.began = monotonic()
+        self._sightings.start()
 
     def go(self) -> None:
         self._bank.work()
@@ -127,11 +141,13 @@ class NodesRun(KillRun):
             with self._kills.calm():
                 self._bank.stop()
             self._readers.stop()
+            self._sightings.stop()
         self.look()
         self.cut()
         self._compare_rows()
         self.memory.stop()
         self.look()
+        self._copied = Counter(event["subject"] for event in self.rig.api.items("/events", kind="table_reloading"))
         self._leave()
 
     def summary(self) -> dict[str, Any]:
@@ -147,6 +163,10 @@ class NodesRun(KillRun):
             "spread_transactions": dict(coordinator.outcomes),
             "finished_by_successors": dict(coordinator.finished),
             "coordinator_died": dict(sorted(coordinator.deaths.items())),
+            "parcels": dict(sorted(self._bank.carriers.counts.items())),
+            "parcels_read": self._sightings.reads,
+            "earlier_parcels_seen": self._sightings.earlier,
+            "copied_again": dict(self._copied),
         }
 
     def _connected(self) -> bool:
@@ -177,6 +197,7 @@ class NodesRun(KillRun):
             while page := self.rig.query(f"{sql} LIMIT {_PAGE} OFFSET {len(copied)}"):
                 copied += [tuple(row) for row in page]
             self.note("rows compared", table=table, rows=len(rows))
+            assert table != "parcels" or [row[0] for row in rows] == list(range(1, PARCELS + 1)), "parcels were lost"
             assert copied == rows, f"{table} differs: {_first_difference(copied, rows)}"
 
     def _leave(self) -> None:
