@@ -7,6 +7,7 @@ by then is late.
 
 A key is needed until every other node is merged up to an end of its log that was taken after the row had arrived: what was committed there
 before is merged then. Up to there nodes keep their logs, and a session that begins again reads from there, so that it knows these keys.
+From then on the row has settled: if one with its key arrives on another node, that is the later one.
 """
 
 from __future__ import annotations
@@ -23,23 +24,30 @@ KEPT, LATE, DOUBTFUL = range(3)
 """Verdicts: the change is written; it is left out; which row it is of is not known, so its table has to be copied again."""
 _KEYS = 500_000
 """Keys of arrived rows after which the older ones are forgotten, if they are not needed. A few minutes of inserts protect applications that
-insert a moved row before they delete the old one. 16 MiB. Not measured."""
+insert a moved row before they delete the old one. 20 MiB. Not measured."""
 _MOST_KEYS = 8_000_000
-"""Keys that are kept at most while a node is not merged: 256 MiB. Not measured."""
-_EMPTY = np.uint64(0)
-"""In place of a key."""
-_ONE = np.uint64(1)
+"""Keys that are kept at most while a node is not merged: 320 MiB. Not measured."""
+_NEXT = np.uint32(1)
+"""From the number of a round to that of the next one."""
+_Columns = tuple[Array, Array, Array]
+"""Keys, nodes and rounds of a table, by slot."""
 _LEAST_SLOTS = 1 << 12
-"""Slots of an empty table: 64 KiB. Not measured."""
+"""Slots of an empty table: 80 KiB. Not measured."""
 
 
 class _Keys:
-    """By key (a hash, uint64), the nodes that have a row with it: bits. An open-addressing table, at most half full."""
+    """By key (a hash, uint64), the nodes that have a row with it: bits; and the round of ends by whose completion its last arrival has
+    settled. An open-addressing table, at most half full."""
 
     def __init__(self) -> None:
         self.count = np.zeros(1, np.int64)
         self.keys = np.zeros(_LEAST_SLOTS, np.uint64)
         self.nodes = np.zeros(_LEAST_SLOTS, np.uint64)
+        self.rounds = np.zeros(_LEAST_SLOTS, np.uint32)
+
+    @property
+    def columns(self) -> tuple[Array, Array, Array]:
+        return self.keys, self.nodes, self.rounds
 
     def make_room(self, more: int) -> None:
         """For so many further keys."""
@@ -47,10 +55,11 @@ class _Keys:
         while slots < 2 * (int(self.count[0]) + more):
             slots *= 2
         if slots > len(self.keys):
-            keys, nodes = self.keys, self.nodes
+            earlier = self.columns
             self.keys, self.nodes = np.zeros(slots, np.uint64), np.zeros(slots, np.uint64)
+            self.rounds = np.zeros(slots, np.uint32)
             self.count[0] = 0
-            _put_all(keys, nodes, self.keys, self.nodes, self.count)
+            _put_all(earlier, self.columns, self.count)
 
 
 class LateRows:
@@ -66,6 +75,9 @@ class LateRows:
         """Whether the round of ends that is being taken, or waited for, was asked for after `_old` had got its last key."""
         self._arrived = False
         """Whether rows have arrived since the last round was asked for."""
+        self._round, self._settled = np.zeros(2, np.uint32)
+        """The numbers of the last round that was asked for, and of the last one that is complete, by which rows have settled that arrived
+        before it was asked for."""
         self._starts: list[int] = []
         """By node, up to where it was merged when the current round was asked for; empty: there is none."""
         self._ends: Sequence[int] | None = None
@@ -85,10 +97,10 @@ class LateRows:
             return None
         self._make_room(len(keys.after))
         found = np.zeros(len(keys.after), np.uint8)
-        new, old = self._new, self._old
+        rounds = self._round + _NEXT, self._settled
         arrived = _judge(
-            keys.before, keys.after, first, stop, nodes.astype(np.uint64), self._doubtful,
-            new.keys, new.nodes, new.count, old.keys, old.nodes, found,
+            keys.before, keys.after, first, stop, nodes.astype(np.uint64), self._doubtful, *rounds,
+            self._new.columns, self._new.count, self._old.columns, found,
         )  # fmt: skip
         self._arrived |= bool(arrived)
         return found if found.any() else None
@@ -96,9 +108,15 @@ class LateRows:
     def note(self, node: int, keys: RowKeys) -> None:
         """Process changes of a node that are in the merged log already: of a session that reads them again."""
         self._make_room(len(keys.after))
-        new, old = self._new, self._old
-        _note(keys.before, keys.after, np.uint64(node), new.keys, new.nodes, new.count, old.keys, old.nodes)
+        new, old, due = self._new, self._old, self._round + _NEXT
+        _note(keys.before, keys.after, np.uint64(node), due, new.columns, new.count, old.columns)
         self._arrived = True
+
+    def are_elsewhere(self, node: int, removed: Array) -> bool:
+        """Whether a row has arrived on another node that this one is about to remove. `removed`: keys (uint64) of rows that it removes by
+        what is not merged yet."""
+        found = _elsewhere(removed, np.uint64(node), self._new.columns, self._old.columns)
+        return bool(found) or bool(len(removed) and self._doubtful[node])
 
     def wants_ends(self) -> bool:
         """Whether the ends of the nodes' logs should be taken, to forget keys."""
@@ -109,6 +127,7 @@ class LateRows:
         if not self._starts:
             self._starts, self._ends = list(merged), None
             self._arrived, self._old_asked = False, True
+            self._round += _NEXT
 
     def give(self, ends: Sequence[int]) -> None:
         """The ends, each taken after the last `ask`."""
@@ -121,6 +140,7 @@ class LateRows:
             return
         self._covered = [max(pair) for pair in zip(self._covered, self._starts, strict=True)]
         self._starts, self._ends = [], None
+        self._settled = self._round
         self._old_needed &= not self._old_asked
         self._doubtful[:] = False
 
@@ -161,41 +181,46 @@ def _slot(keys: Array, key: Any) -> int:
 
 
 @kernel
-def _put_all(keys: Array, nodes: Array, into_keys: Array, into_nodes: Array, count: Array) -> None:
+def _put_all(earlier: _Columns, into: _Columns, count: Array) -> None:
+    keys, nodes, rounds = earlier
     for at in range(keys.size):
         if keys[at] != 0:
-            slot = _slot(into_keys, keys[at])
-            into_keys[slot], into_nodes[slot] = keys[at], nodes[at]
+            slot = _slot(into[0], keys[at])
+            into[0][slot], into[1][slot], into[2][slot] = keys[at], nodes[at], rounds[at]
             count[0] += 1
 
 
 @kernel
-def _own_slot(keys: Array, nodes: Array, count: Array, old_keys: Array, old_nodes: Array, key: Any, make: bool) -> int:
+def _own_slot(newer: _Columns, count: Array, older: _Columns, key: Any, make: bool) -> int:
     """Where a key is in the newer table, to which it is moved; -1 if it is in none and is not to be made."""
+    keys, on, rounds = newer
     at = _slot(keys, key)
     if keys[at] == key:
         return at
-    earlier = _slot(old_keys, key)
-    known = old_keys[earlier] == key
+    earlier = _slot(older[0], key)
+    known = older[0][earlier] == key
     if not (known or make):
         return -1
-    keys[at], nodes[at] = key, old_nodes[earlier] if known else np.uint64(0)
+    keys[at] = key
+    if known:
+        on[at], rounds[at] = older[1][earlier], older[2][earlier]
     count[0] += 1
     return at
 
 
 @kernel
 def _judge(
-    before: Array, after: Array, first: Array, stop: Array, nodes: Array, doubtful: Array,
-    keys: Array, on: Array, count: Array, old_keys: Array, old_on: Array, found: Array,
+    before: Array, after: Array, first: Array, stop: Array, nodes: Array, doubtful: Array, due: Any, settled: Any,
+    newer: _Columns, count: Array, older: _Columns, found: Array,
 ) -> bool:  # fmt: skip
-    """Fill the verdicts; returns whether a row has arrived anywhere."""
+    """Fill the verdicts; returns whether a row has arrived anywhere. `due`: the round by which that has settled."""
     arrived = False
+    _, on, rounds = newer
     for k in range(first.size):
         bit = np.uint64(1) << nodes[k]
         for i in range(first[k], stop[k]):
             if before[i] != 0:
-                at = _own_slot(keys, on, count, old_keys, old_on, before[i], False)
+                at = _own_slot(newer, count, older, before[i], False)
                 if at < 0 and doubtful[nodes[k]]:
                     found[i] = DOUBTFUL
                 if at >= 0 and on[at] != bit:
@@ -204,26 +229,46 @@ def _judge(
                 if at >= 0 and after[i] != before[i]:
                     on[at] &= ~bit
             if after[i] != 0 and after[i] != before[i] and found[i] != LATE:
-                at = _own_slot(keys, on, count, old_keys, old_on, after[i], True)
-                if (on[at] & ~bit) != 0:
+                at = _own_slot(newer, count, older, after[i], True)
+                if rounds[at] <= settled:
+                    # What others do to the row from here on was done before.
+                    on[at] &= bit
+                elif (on[at] & ~bit) != 0:
                     found[i] = DOUBTFUL
                 on[at] |= bit
+                rounds[at] = due
                 arrived = True
     return arrived
 
 
 @kernel
-def _note(
-    before: Array, after: Array, node: Any, keys: Array, on: Array, count: Array, old_keys: Array, old_on: Array
-) -> None:
+def _note(before: Array, after: Array, node: Any, due: Any, newer: _Columns, count: Array, older: _Columns) -> None:
     bit = np.uint64(1) << node
+    _, on, rounds = newer
     for i in range(before.size):
         if before[i] != 0 and after[i] != before[i]:
-            at = _own_slot(keys, on, count, old_keys, old_on, before[i], False)
+            at = _own_slot(newer, count, older, before[i], False)
             if at >= 0:
                 on[at] &= ~bit
         if after[i] != 0 and after[i] != before[i]:
-            on[_own_slot(keys, on, count, old_keys, old_on, after[i], True)] |= bit
+            at = _own_slot(newer, count, older, after[i], True)
+            on[at] |= bit
+            rounds[at] = due
+
+
+@kernel
+def _elsewhere(removed: Array, node: Any, newer: _Columns, older: _Columns) -> bool:
+    others = ~(np.uint64(1) << node)
+    for key in removed:
+        at = _slot(newer[0], key)
+        if newer[0][at] == key:
+            if (newer[1][at] & others) != 0:
+                return True
+            continue
+        at = _slot(older[0], key)
+        if older[0][at] == key and (older[1][at] & others) != 0:
+            return True
+    return False
 
 
 def warm() -> None:
@@ -232,5 +277,6 @@ def warm() -> None:
     one = np.ones(1, np.uint64)
     late.note(0, RowKeys(one, one))
     late.judge(RowKeys(one, one), np.zeros(1, np.int64), np.ones(1, np.int64), np.zeros(1, np.uint8))
+    late.are_elsewhere(0, one)
     keys = _Keys()
     keys.make_room(_LEAST_SLOTS)

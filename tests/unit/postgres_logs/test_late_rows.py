@@ -32,7 +32,7 @@ class Nodes:
 
     count: int
     moves_again: bool
-    """Whether a row may move before the logs are merged up to its last move."""
+    """Whether a row may move before its last move has settled."""
     keys: int = 100
     logs: list[list[Change]] = field(init=False)
     merged: list[int] = field(init=False)
@@ -40,8 +40,11 @@ class Nodes:
     """By key, node and value."""
     free: set[int] = field(default_factory=set)
     """Keys of rows that were deleted, which may arrive on another node."""
-    moved: dict[int, list[int]] = field(default_factory=dict)
-    """By key, the ends of all logs when its row arrived."""
+    moved: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By key, node and end of the last insert that has not settled: after it was merged, ends were taken, up to which all is merged."""
+    settling: list[int] = field(default_factory=list)
+    """Keys that settle when all is merged up to the ends that were taken last."""
+    ends: list[int] = field(default_factory=list)
     copy: dict[int, int] = field(default_factory=dict)
     doubtful: bool = False
     values: int = 0
@@ -64,7 +67,7 @@ class Nodes:
     def write(self, key: int, chance: random.Random) -> None:
         """Delete the row with this key, change it, or insert it on some node."""
         if key not in self.rows:
-            if not self.moves_again and not self._is_merged(self.moved.get(key, [])):
+            if not self.moves_again and key in self.moved:
                 return
             self._insert(key, chance.randrange(self.count))
             return
@@ -81,10 +84,8 @@ class Nodes:
         self.values += 1
         self.rows[key] = node, self.values
         self.logs[node].append(Change(0, key, self.values))
-        self.moved[key] = [len(log) for log in self.logs]
-
-    def _is_merged(self, ends: list[int]) -> bool:
-        return all(end <= now for end, now in zip(ends, self.merged, strict=False))
+        self.moved[key] = node, len(self.logs[node])
+        self.settling = [each for each in self.settling if each != key]
 
     def merge(self, node: int, count: int) -> None:
         """Merge the next changes of a node."""
@@ -104,8 +105,21 @@ class Nodes:
                 self.copy[change.after] = change.value
 
     def take_ends(self) -> None:
+        if self.ends and not self._settle():
+            return
+        self.ends = [len(log) for log in self.logs]
+        self.settling = [key for key, (node, end) in self.moved.items() if end <= self.merged[node]]
         self.late.ask(self.merged)
-        self.late.give([len(log) for log in self.logs])
+        self.late.give(self.ends)
+
+    def _settle(self) -> bool:
+        """Whether all is merged up to the ends that were taken last."""
+        if any(now < end for now, end in zip(self.merged, self.ends, strict=False)):
+            return False
+        for key in self.settling:
+            self.moved.pop(key, None)
+        self.settling, self.ends = [], []
+        return True
 
     def restart(self) -> None:
         """Another session reads what the nodes have kept, of which it knows what is merged."""
@@ -113,7 +127,10 @@ class Nodes:
         self.late = self._session()
         self.late.cover(begins)
         for node, (begin, end) in enumerate(zip(begins, self.merged, strict=True)):
-            self.late.note(node, keys_of(self.logs[node][begin:end]))
+            again = self.logs[node][begin:end]
+            self.late.note(node, keys_of(again))
+            self.moved |= {change.after: (node, end) for change in again if change.before == 0}
+        self.settling, self.ends = [], []
 
     def step(self, kind: str, chance: random.Random) -> None:
         if kind == "write":
@@ -125,6 +142,7 @@ class Nodes:
         elif kind == "restart":
             self.restart()
         self.late.advance(self.merged)
+        self._settle()
         held, self.held = self.held, self.late.held(self.merged)
         assert all(now >= before for now, before in zip(self.held, held, strict=True)), "nodes have released more"
 
@@ -147,7 +165,7 @@ kinds = st.lists(st.sampled_from(["write", "write", "write", "merge", "merge", "
 
 @settings(deadline=None)
 @given(kinds, st.integers(2, 3), st.sampled_from([1, 2, 100]), st.integers(0, 10**6))
-def test_rows_that_move_once_before_the_logs_are_merged_are_where_they_are(
+def test_rows_that_move_again_once_they_have_settled_are_where_they_are(
     steps: list[str], count: int, keys: int, seed: int
 ) -> None:
     nodes, chance = Nodes(count, moves_again=False, keys=keys), random.Random(seed)
@@ -185,6 +203,39 @@ def test_what_a_node_did_to_a_row_before_it_left_is_late_once_it_has_arrived_els
     assert judged(late, 1, Change(7, 7, 4), Change(7, 0, 0)) == [KEPT, KEPT]
     assert judged(late, 0, Change(7, 0, 0)) == [LATE]
     assert judged(late, 0, Change(0, 7, 5)) == [KEPT]
+
+
+def settled(late: LateRows, *ends: int) -> None:
+    """All that was merged settles."""
+    late.ask(ends)
+    late.give(ends)
+    late.advance(ends)
+
+
+def test_a_row_that_has_settled_comes_back_although_the_log_that_it_leaves_is_late() -> None:
+    late = LateRows(3)
+    assert judged(late, 1, Change(0, 7, 1)) == [KEPT]
+    settled(late, 5, 5, 5)
+    assert judged(late, 0, Change(0, 7, 2), Change(7, 7, 3)) == [KEPT, KEPT]
+    assert judged(late, 1, Change(7, 7, 4), Change(7, 0, 0)) == [LATE, LATE]
+    settled(late, 7, 7, 7)
+    assert judged(late, 0, Change(7, 7, 5), Change(7, 0, 0)) == [KEPT, KEPT]
+    assert judged(late, 2, Change(0, 7, 6)) == [KEPT]
+    assert judged(late, 1, Change(0, 7, 7)) == [DOUBTFUL]
+
+
+def test_rows_that_a_node_is_about_to_remove_are_elsewhere_if_they_have_arrived_there() -> None:
+    late = LateRows(2, keys=1)
+    judged(late, 1, Change(0, 7, 1))
+    judged(late, 0, Change(0, 8, 1))
+    removed = np.array([7, 8, 9], np.uint64)
+    assert late.are_elsewhere(0, removed)
+    assert late.are_elsewhere(0, removed[:1])
+    assert not late.are_elsewhere(0, removed[1:])
+    assert not late.are_elsewhere(1, removed[:1])
+    assert not late.are_elsewhere(0, removed[:0])
+    judged(late, 1, Change(7, 0, 0))
+    assert not late.are_elsewhere(0, removed)
 
 
 @pytest.mark.parametrize(
