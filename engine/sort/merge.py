@@ -350,6 +350,18 @@ class LogMerge:
         firsts = (next(filter(None, map(_commit_us, log.queue)), 0) for log in self._nodes)
         return min(filter(None, firsts), default=0)
 
+    def held_commits(self, node: int) -> list[int]:
+        """The places of a node's local transactions, in ascending order, and of its parts that are committed and not released."""
+        found: list[int] = []
+        for head in self._nodes[node].queue:
+            if isinstance(head, _Run):
+                found += head.places.tolist()
+            elif head.entry.kind in COMMITS and not head.of.released:
+                own, part = head.of.own, head.of.prepared.get(node)
+                part = own[1] if own is not None and own[0] == node else part
+                found += [] if part is None or part.place == NO_ROWS else [part.place]
+        return found
+
     def to_read(self) -> frozenset[int]:
         """The nodes of which one has to be read further before more can be released, once `release` and the marks that were asked for have
         released what they can. Others can wait until then."""

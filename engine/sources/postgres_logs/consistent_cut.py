@@ -7,6 +7,8 @@ once:
 - A node's snapshot does not have a transaction whose commit is in the log before that of one that it has, or that is released already. Its
   commit is in the log, but not visible yet: it waits for a synchronous standby, or the snapshot was taken within these microseconds.
 - A global transaction is in the snapshot of one node only, since it was taken between two of its commits.
+- A row that ordinary transactions have moved is in the snapshots of both nodes, since that of the node that it left was taken before. The
+  ends of the logs are taken after all snapshots, so the transaction is read by which it left.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _HALF = np.int64(1 << 31)
 
 @dataclass(frozen=True, slots=True)
 class NodeSnapshot:
-    """A node's snapshot, as pg_current_snapshot prints it. `end`: the end of its log, taken afterwards."""
+    """A node's snapshot, as pg_current_snapshot prints it. `end`: the end of its log, taken after the snapshots of all
+    nodes."""
 
     xmin: int
     xmax: int
@@ -97,7 +100,8 @@ class ConsistentCut:
                 self._hold(self._snapshots)
         elif self.state is CutState.HELD:
             if self._merge.is_held():
-                self.state = CutState.TORN if self._merge.unclosed() else CutState.COMPLETE
+                is_torn = bool(self._merge.unclosed()) or any(log.removes() for log in self._logs)
+                self.state = CutState.TORN if is_torn else CutState.COMPLETE
             elif self._merge.is_torn():
                 self.state = CutState.TORN
         return self.state

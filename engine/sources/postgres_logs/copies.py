@@ -17,6 +17,7 @@ from engine.model.quarantine import Texts
 from engine.model.schema import Column, TableSchema
 from engine.model.source import ExportedSnapshot, TableSplit
 from engine.model.subscription import TableSpec
+from engine.postgres.sessions import PostgresConnection
 from engine.sources.postgres import splits
 from engine.sources.postgres.connect import SOURCE
 from engine.sources.postgres_log.position import end_of_log
@@ -50,21 +51,17 @@ class PartitionedCopies(WholeTablesOnly):
         folder = required(self._folder)
         for _ in range(_ATTEMPTS):
             with ExitStack() as sessions:
-                names: list[str] = []
-
-                def take(sessions: ExitStack = sessions, names: list[str] = names) -> list[tuple[str, Lsn]]:
-                    taken = self._nodes.each(lambda node: _taken(node, sessions))
-                    names.extend(name for name, _, _ in taken)
-                    return [(text, end) for _, text, end in taken]
-
-                there, position = request_cut(folder.path, timeout_s, take)
+                moment = _Moment(self._nodes, sessions)
+                there, position = request_cut(folder.path, timeout_s, moment.take)
                 if not there:
                     detail = "the log reader, which gives snapshots of several nodes their position, does not run"
                     raise EngineFault(FaultKind.SOURCE_TIMEOUT, "log reader", detail)
                 if position is not None:
-                    yield ExportedSnapshot(json.dumps(dict(zip(self._nodes.names, names, strict=True))), position)
+                    yield ExportedSnapshot(
+                        json.dumps(dict(zip(self._nodes.names, moment.names, strict=True))), position
+                    )
                     return
-        detail = f"global transactions were committed on some nodes only in each of {_ATTEMPTS} attempts"
+        detail = f"transactions were committed on some nodes only, or rows moved, in each of {_ATTEMPTS} attempts"
         raise EngineFault(FaultKind.SOURCE_TIMEOUT, "snapshot", detail)
 
     def splits(self, schema: TableSchema, spec: TableSpec, split_bytes: int) -> list[TableSplit]:
@@ -128,13 +125,43 @@ def _numbered(column: Column, names: Mapping[int, str], own: Mapping[str, int], 
     return replace(column, attnum=own[name])
 
 
-def _taken(node: Node, sessions: ExitStack) -> tuple[str, str, Lsn]:
-    """A snapshot that lives with `sessions`: its name, its text, and the end of the log after it."""
+class _Moment:
+    """A session on each node, as long as `sessions`, which has a snapshot once they are taken."""
+
+    def __init__(self, nodes: Nodes, sessions: ExitStack) -> None:
+        self.names: list[str] = []
+        """Of the snapshots, by node."""
+        self._nodes = nodes
+        self._opened = nodes.each(lambda node: _opened(node, sessions))
+
+    def take(self) -> list[tuple[str, Lsn]]:
+        """Take the snapshots: by node the text, and the end of its log after all were taken."""
+        taken = self._nodes.each(lambda node: _taken(node, self._opened[node.number]))
+        ends = self._nodes.each(lambda node: _end(node, self._opened[node.number]))
+        self.names = [name for name, _ in taken]
+        return [(text, end) for (_, text), end in zip(taken, ends, strict=True)]
+
+
+def _opened(node: Node, sessions: ExitStack) -> PostgresConnection:
+    """A session that lives with `sessions`."""
     connection = node.connector.open()
     sessions.callback(connection.close)
+    return connection
+
+
+def _taken(node: Node, connection: PostgresConnection) -> tuple[str, str]:
+    """A snapshot that lives with the session: its name, and its text."""
     try:
         connection.execute(_BEGIN)
         name, text = connection.execute(_EXPORT).fetchall()[0]
-        return str(name), str(text), end_of_log(connection)
+        return str(name), str(text)
+    except psycopg.Error as error:
+        raise SOURCE.fault(error, node.name) from error
+
+
+def _end(node: Node, connection: PostgresConnection) -> Lsn:
+    """The end of the node's log."""
+    try:
+        return end_of_log(connection)
     except psycopg.Error as error:
         raise SOURCE.fault(error, node.name) from error

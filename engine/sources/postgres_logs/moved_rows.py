@@ -78,6 +78,12 @@ def put_first(parts: Sequence[RowKeys]) -> list[Array] | None:
     return found
 
 
+def removed(keys: RowKeys) -> Array:
+    """The keys (uint64) with which rows are not there any more after a record."""
+    found: Array = keys.before[_leaves(keys)]
+    return found
+
+
 def _leaves(part: RowKeys) -> Array:
     """Which records leave no row with the key that the row had: bool."""
     found: Array = (part.before != _NONE) & (part.before != part.after)

@@ -21,7 +21,7 @@ from engine.records.two_phase import gids_of, two_phase_of
 from engine.sort.merge import LogMerge
 from engine.sort.merge_records import Entry, EntryKind
 from engine.sources.postgres_logs.late_rows import LateRows
-from engine.sources.postgres_logs.moved_rows import keys_of
+from engine.sources.postgres_logs.moved_rows import keys_of, removed
 from engine.sources.postgres_logs.own_rows import OwnRows
 from engine.sources.postgres_logs.parts import Bundle, Bundled, Part, Piece, Transactions
 from engine.sources.postgres_logs.relations import Relations, View
@@ -260,6 +260,29 @@ class NodeLog:
         if found[first:].any() or (first < len(ends) and ends[first] <= passed):
             return None
         return int(ends[first - 1]) if first else 0
+
+    def removes(self) -> bool:
+        """Whether it removes a row that has arrived on another node, by what is committed and not released: the other node's log was merged
+        further."""
+        found = [np.empty(0, np.uint64)]
+        for rows in self._held():
+            if rows.view.has_scattered:
+                found.append(removed(keys_of(rows.data, rows.offsets, rows.view)))
+        return self._late.are_elsewhere(self._node, np.concatenate(found))
+
+    def _held(self) -> Iterator[Rows]:
+        """What is committed and not released."""
+        places = np.array(self._merge.held_commits(self._node), np.int64)
+        for place in places[is_part(places)].tolist():
+            for _, rows in self._parts[place].rows():
+                yield rows
+        places = places[~is_part(places)]
+        for run in self._runs:
+            first, stop = np.searchsorted(places, [run.place, run.place + 2 * run.count])
+            if stop > first:
+                starts, stops, offsets, data = run.kept.read()
+                low = (int(places[first]) - run.place) // 2
+                yield Rows(run.view, data, offsets).cut(int(starts[low]), int(stops[-1]))
 
     def take_runs(self, places: Array) -> Iterator[Transactions]:
         """Released local transactions with these even places, in ascending order."""

@@ -323,7 +323,7 @@ class Copy:
         `meanwhile`: called between two of them."""
         assert self.stream is not None
         self.stream.begin_cut()
-        snapshots, expected = [], {}
+        texts, expected = [], {}
         for node in self.nodes.nodes:
             with node.database.connect() as session:
                 session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -332,7 +332,9 @@ class Copy:
                 expected.update(
                     {int(row[0]): int(row[1]) for row in session.execute("SELECT id, amount FROM accounts")}
                 )
-            snapshots.append(NodeSnapshot.parse(str(text), position.current(node.connector).value))
+            texts.append(str(text))
+        ends = [position.current(node.connector).value for node in self.nodes.nodes]
+        snapshots = [NodeSnapshot.parse(text, end) for text, end in zip(texts, ends, strict=True)]
         self.stream.take_snapshots(snapshots)
         found: list[Lsn] = []
 

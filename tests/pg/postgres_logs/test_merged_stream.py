@@ -14,6 +14,8 @@ from tests.pg.postgres_logs.nodes import Copy, nodes_on
 
 STEPS = 60
 """Of one history."""
+MOVING = -1
+"""Key of an account without an amount, which ordinary transactions move."""
 
 
 @pytest.mark.parametrize("order", Order)
@@ -49,6 +51,43 @@ def test_snapshots_of_all_nodes_are_the_copy_at_their_position(
             assert copy.values == nodes.values()
             assert results[True] > 0
             assert results[False] > 0
+        finally:
+            copy.close()
+
+
+@pytest.mark.parametrize("order", Order)
+def test_snapshots_between_which_a_row_has_moved_are_not_of_one_moment(
+    pg18: EmbeddedPostgres, database_on: Callable[..., Database], order: Order
+) -> None:
+    """Nothing but its key relates the delete on one node and the insert on another one. A row that is in no snapshot is between them."""
+    with nodes_on([database_on(pg18) for _ in range(2)], 1) as nodes:
+        nodes.sessions[0].execute("INSERT INTO accounts VALUES (%s, 0)", [MOVING])
+        copy = Copy(nodes, order)
+        copy.shared = ["accounts"]
+        copy.restart(0)
+
+        def move(one: int, other: int) -> Callable[[], None]:
+            """Moves it when it is called first: after the snapshot of the first node."""
+            left = [(one, other)]
+
+            def moved() -> None:
+                while left:
+                    one, other = left.pop()
+                    nodes.sessions[one].execute("DELETE FROM accounts WHERE id = %s", [MOVING])
+                    nodes.sessions[other].execute("INSERT INTO accounts VALUES (%s, 0)", [MOVING])
+
+            return moved
+
+        try:
+            copy.reach()
+            assert copy.cut(move(0, 1)) is None
+            assert copy.cut(lambda: None) == (nodes.values(), nodes.values())
+            found = copy.cut(move(1, 0))
+            assert found is not None
+            assert MOVING not in found[0]
+            assert found[0] == found[1]
+            copy.reach()
+            assert copy.values == nodes.values()
         finally:
             copy.close()
 

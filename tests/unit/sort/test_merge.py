@@ -132,6 +132,24 @@ def test_what_waits_is_as_old_as_its_first_commit_also_after_prepares(order: Ord
     assert merge.held_since() == 0
 
 
+def test_what_is_committed_and_not_released_is_known_by_its_places() -> None:
+    merge = LogMerge(2, Order.CAUSAL)
+    add(merge, 0, EntryKind.PREPARE, "prepared only", 10, 1)
+    add(merge, 0, EntryKind.PREPARE, "g", 20, 2)
+    merge.release()
+    add_commits(merge, 0, [3], first=30)
+    merge.hold([20, 0])
+    add(merge, 0, EntryKind.COMMIT_PREPARED, "g", 40, 4)
+    add(merge, 0, EntryKind.OWN_COMMIT, "h", 50, 5)
+    merge.release()
+    assert merge.held_commits(0) == [3, 20, 50]
+    assert merge.held_commits(1) == []
+    merge.hold(None)
+    mark(merge, [50, 0])
+    merge.release()
+    assert merge.held_commits(0) == []
+
+
 def test_lost_marks_are_asked_for_again() -> None:
     merge = LogMerge(2, Order.CAUSAL)
     add(merge, 0, EntryKind.PREPARE, "a", 10, 1)
