@@ -46,6 +46,8 @@ _TELL_S = 1.0
 is in the target with the data. Not measured."""
 _STATE_S = 0.2
 """Seconds between two notes of the stream's state for others."""
+_UNREAD_S = 2.0
+"""Seconds after the last note of the state from which on the stream is not being read: twice what a read waits. Not measured."""
 _STUCK_S = 1.0
 """Seconds without anything of a node that others wait for, after which that may take long. Not measured."""
 
@@ -104,12 +106,17 @@ class StreamState:
         self, read: Mapping[str, int], late: frozenset[str], held_since_us: int, away: Mapping[str, Away]
     ) -> StreamState:
         """The state now, which follows this one."""
-        now_us = time.time_ns() // 1000
-        silent = {
-            name: self.silent_since_us.get(name, now_us) if read[name] == self.read.get(name) else now_us
-            for name in late
-        }
+        now_us, before = time.time_ns() // 1000, self.silent_now()
+        silent = {name: before.get(name, now_us) if read[name] == self.read.get(name) else now_us for name in late}
         return StreamState(read, late, held_since_us, time.monotonic(), away, silent)
+
+    def silent_now(self) -> Mapping[str, int]:
+        """`silent_since_us` without the time in which the stream was not read: no node is silent by that."""
+        unread_s = time.monotonic() - self.at_s
+        return {
+            name: since_us + (round(unread_s * 1e6) if unread_s > _UNREAD_S else 0)
+            for name, since_us in self.silent_since_us.items()
+        }
 
     @property
     def is_stuck(self) -> bool:
@@ -325,6 +332,7 @@ class MergedStream:
         if self._writing is None and self._releases():
             self._writing = self._write_all(self._merge.release())
         for _ in self._writing or ():
+            self._note_state()
             return  # A chunk is made, and more follow.
         self._writing = None
         now = time.monotonic()
@@ -336,12 +344,7 @@ class MergedStream:
             self._merge.ask_marks()
             self._late_rows.ask(included)
             self._nodes.ends.ask()
-        if now >= self.state.at_s + _STATE_S:
-            read = dict(zip(self._nodes.names, self._merge.reads(), strict=True))
-            away = self._away()
-            # Ends of logs are taken of all nodes, so while one is away the merge waits for every one.
-            late = self.waits_for if not away else self._names(self._late()).union(away)
-            self.state = self.state.next(read, late, self._merge.held_since(), away)
+        self._note_state()
         # A wait may be for a position of a node.
         if self._numbers.is_due(included) or time.monotonic() >= self._told.at_s + _TELL_S:
             self._tell(included)
@@ -352,6 +355,20 @@ class MergedStream:
             self._write_markers()
             self._out.append(_nothing(Lsn(self._numbers.last)))
         self._ask_late()
+
+    def _note_state(self) -> None:
+        if time.monotonic() < self.state.at_s + _STATE_S:
+            return
+        names, away = self._nodes.names, self._away()
+        # Ends of logs are taken of all nodes, so while one is away the merge waits for every one.
+        late = self.waits_for if not away else self._names(self._late()).union(away)
+        # A node that is not read for want of memory is none that others wait for.
+        late &= {names[node] for node in self._read_now()}.union(away)
+        read = dict(zip(names, self._merge.reads(), strict=True))
+        held_since_us = self._merge.held_since()
+        if self._writing is not None:
+            held_since_us = self.state.held_since_us or held_since_us  # What is being written is older.
+        self.state = self.state.next(read, late, held_since_us, away)
 
     def _write_markers(self) -> None:
         """Write the markers of tickets whose marks are reached, at these."""

@@ -96,7 +96,7 @@ class ReaderSocket:
                     "late": sorted(state.late),
                     "held_since_us": state.held_since_us,
                     "away": away,
-                    "silent_since_us": state.silent_since_us,
+                    "silent_since_us": state.silent_now(),
                 }
             )
 

@@ -159,10 +159,10 @@ class FedStream:
 
 
 class KnownEnds:
-    """The ends of logs that are written no further."""
+    """The ends of logs: those that `ends` has when they are asked for."""
 
     def __init__(self, ends: Sequence[int]) -> None:
-        self.ends = list(ends)
+        self.ends = ends
         self.answered, self._write = os.pipe()
         self._asked = False
 

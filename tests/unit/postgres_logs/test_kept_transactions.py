@@ -363,6 +363,46 @@ def test_a_node_is_not_read_beyond_the_limit_while_another_one_is_silent(tmp_pat
     assert len(follower.with_marks) == 302
 
 
+@dataclass
+class Seconds:
+    """In place of the clocks of a stream."""
+
+    now: float = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time_ns(self) -> int:
+        return round(self.now * 1e9)
+
+
+def test_a_node_that_is_not_read_for_want_of_memory_is_not_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waited for another node is written for a minute, while the node has more to send."""
+    clock = Seconds()
+    monkeypatch.setattr(merged_stream, "CHUNK_BYTES", KIB)
+    monkeypatch.setattr(merged_stream, "time", clock)
+    logs = logs_of(2)
+    for number in range(600):
+        logs[0].own(f"g{number}", rows_of(logs[0], f"g{number}", 20))
+    logs[1].local(rows_of(logs[1], "late", 1))
+    silent: list[RecordChunk | None] = [None] * 40
+    streams = [FedStream(logs[0].chunks([50] * 600)), FedStream([*silent, *logs[1].chunks([])])]
+    ends, silences = ends_of(logs), {"n0": 0.0, "n1": 0.0}
+    with merged(streams, ends, Keeping(tmp_path, 4 * KIB)) as stream:
+        follower = Follower(Lsn(0), kept_before(2))
+        mark = stream.mark({f"n{log.node}": Lsn(log.end) for log in logs})
+        while follower.kept[-1][0] < mark:
+            ends[0] = min(streams[0].read_to.value + 200, logs[0].end)  # It writes on.
+            fed_while(stream, follower, 1)
+            clock.now += 0.5
+            for name, since_us in stream.state.silent_now().items():
+                silences[name] = max(silences[name], clock.now - since_us / 1e6)
+    assert silences["n1"] > 15
+    assert silences["n0"] < 5
+
+
 def with_one_between(*, is_global: bool) -> list[Log]:
     """A transaction on the first node, which is global or not and has one part, and local ones on the second node before and after."""
     logs = logs_of(2)

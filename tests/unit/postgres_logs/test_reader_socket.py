@@ -43,7 +43,7 @@ class Reader:
         self.numbers = MergedNumbers(100, clock=lambda: 0)
         self.marks = RequestedMarks(self.numbers, self.rounds, len(ends))
         self.cuts = RequestedCuts(self.rounds)
-        self.state = StreamState({"n1": 5}, frozenset({"n2"}), 17, 0.0, AWAY, {"n2": 7})
+        self.state = StreamState({"n1": 5}, frozenset({"n2"}), 17, time.monotonic(), AWAY, {"n2": 7})
         self.snapshots: list[Sequence[NodeSnapshot]] = []
         self.cut_position: Lsn | None = None
         self.cut_state: CutState | None = None
@@ -249,6 +249,16 @@ def test_a_cut_whose_snapshots_cannot_be_taken_holds_nothing_back(tmp_path: Path
 def test_the_state_of_the_stream_is_answered(tmp_path: Path) -> None:
     with serving(tmp_path, Reader()):
         assert request_state(tmp_path) == StreamState({"n1": 5}, frozenset({"n2"}), 17, 0.0, AWAY, {"n2": 7})
+
+
+@pytest.mark.parametrize(("unread_s", "counts"), [(1.0, True), (60.0, False)])
+def test_a_node_is_not_silent_while_nothing_is_read(unread_s: float, *, counts: bool) -> None:
+    at_s, since_us = time.monotonic() - unread_s, time.time_ns() // 1000 - 70_000_000
+    state = StreamState({"n1": 5, "n2": 5}, frozenset({"n2"}), 17, at_s, {}, {"n2": since_us})
+    silent_s = time.time_ns() / 1e9 - state.silent_now()["n2"] / 1e6
+    assert silent_s == pytest.approx(70.0 if counts else 10.0, abs=1.0)
+    following = state.next({"n1": 6, "n2": 5}, frozenset({"n2"}), 17, {})
+    assert following.silent_since_us["n2"] == pytest.approx(since_us + (0 if counts else 60_000_000), abs=1_000_000)
 
 
 def test_a_folder_keeps_what_was_written(tmp_path: Path) -> None:
