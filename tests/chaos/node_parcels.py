@@ -88,7 +88,7 @@ class Carriers:
     @property
     def counts(self) -> Counter[str]:
         """What happened to parcels."""
-        return sum((each.counts for each in self._carriers), Counter[str]())
+        return sum((Counter(dict(each.counts)) for each in self._carriers), Counter[str]())
 
     def start(self) -> None:
         for thread in self._threads:
