@@ -100,7 +100,7 @@ class ConsistentCut:
                 self._hold(self._snapshots)
         elif self.state is CutState.HELD:
             if self._merge.is_held():
-                is_torn = bool(self._merge.unclosed()) or any(log.removes() for log in self._logs)
+                is_torn = bool(self._merge.unclosed()) or any(log.removes_moved() for log in self._logs)
                 self.state = CutState.TORN if is_torn else CutState.COMPLETE
             elif self._merge.is_torn():
                 self.state = CutState.TORN

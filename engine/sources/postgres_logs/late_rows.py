@@ -7,12 +7,13 @@ by then is late.
 
 A key is needed until every other node is merged up to an end of its log that was taken after the row had arrived: what was committed there
 before is merged then. Up to there nodes keep their logs, and a session that begins again reads from there, so that it knows these keys.
-From then on the row has settled: if one with its key arrives on another node, that is the later one.
+From then on the row has settled: if one with its key arrives on another node, that is the later one. Before that, what was read and is not
+merged yet says which of two rows stays: of one that is removed there, the other node has the key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from engine.sources.postgres_logs.moved_rows import RowKeys
 
 KEPT, LATE, DOUBTFUL = range(3)
 """Verdicts: the change is written; it is left out; which row it is of is not known, so its table has to be copied again."""
+_UNDECIDED = -1
+"""In place of a verdict."""
 _KEYS = 500_000
 """Keys of arrived rows after which the older ones are forgotten, if they are not needed. A few minutes of inserts protect applications that
 insert a moved row before they delete the old one. 20 MiB. Not measured."""
@@ -85,24 +88,36 @@ class LateRows:
         self._doubtful = np.zeros(nodes, np.bool_)
         """Nodes whose changes may be late, while keys that are needed were forgotten."""
 
-    def judge(self, keys: RowKeys, first: Array, stop: Array, nodes: Array) -> Array | None:
+    def judge(
+        self, keys: RowKeys, first: Array, stop: Array, nodes: Array, following: Callable[[], Sequence[Array]] = tuple
+    ) -> Array | None:
         """Process changes in their order in the merged log.
 
         Args:
-            keys: of all records. first, stop, nodes: by transaction, its records `[first, stop)`, and its node.
+            keys: of all records. first, stop, nodes: by transaction, its records `[first, stop)`, and its node. following: gives by
+                node the keys (uint64) of rows that it removes by what was read of it and follows these records.
 
         Returns: a verdict for each record (uint8), or None if all are KEPT.
         """
         if not (keys.before.any() or keys.after.any()):
             return None
         self._make_room(len(keys.after))
-        found = np.zeros(len(keys.after), np.uint8)
-        rounds = self._round + _NEXT, self._settled
-        arrived = _judge(
-            keys.before, keys.after, first, stop, nodes.astype(np.uint64), self._doubtful, *rounds,
-            self._new.columns, self._new.count, self._old.columns, found,
-        )  # fmt: skip
-        self._arrived |= bool(arrived)
+        found, arrived = np.zeros(len(keys.after), np.uint8), np.zeros(2, np.uint64)
+        counts = stop - first
+        order = np.repeat(stop - np.cumsum(counts), counts) + np.arange(counts.sum())
+        who = np.repeat(nodes.astype(np.uint64), counts)
+        coming: Sequence[Array] | None = None
+        at, verdict = 0, _UNDECIDED
+        while True:
+            at = _judge(
+                *keys, order, who, at, verdict, self._doubtful, self._round + _NEXT, self._settled,
+                self._new.columns, self._new.count, self._old.columns, found, arrived,
+            )  # fmt: skip
+            if at < 0:
+                break
+            coming = following() if coming is None else coming
+            verdict = _verdict(keys, order[at:], who[at:], int(arrived[1]), coming)
+        self._arrived |= bool(arrived[0])
         return found if found.any() else None
 
     def note(self, node: int, keys: RowKeys) -> None:
@@ -208,37 +223,56 @@ def _own_slot(newer: _Columns, count: Array, older: _Columns, key: Any, make: bo
     return at
 
 
+def _verdict(keys: RowKeys, order: Array, who: Array, others: int, coming: Sequence[Array]) -> int:
+    """Of the first of these records, which inserts a row or gives it another key, while other nodes (bits) have one with this key.
+
+    A node that removes its row later on has it no longer in the end. `order`, `who`: the records and their nodes, to the last one.
+    """
+    node, key = int(who[0]), keys.after[order[0]]
+    removes = (keys.before[order[1:]] == key) & (keys.after[order[1:]] != key)
+    left = set(who[1:][removes].tolist()) | {number for number, each in enumerate(coming) if (each == key).any()}
+    if not others & ~sum(1 << number for number in left):
+        return KEPT
+    return LATE if node in left and keys.before[order[0]] == 0 else DOUBTFUL
+
+
 @kernel
 def _judge(
-    before: Array, after: Array, first: Array, stop: Array, nodes: Array, doubtful: Array, due: Any, settled: Any,
-    newer: _Columns, count: Array, older: _Columns, found: Array,
-) -> bool:  # fmt: skip
-    """Fill the verdicts; returns whether a row has arrived anywhere. `due`: the round by which that has settled."""
-    arrived = False
+    before: Array, after: Array, order: Array, who: Array, begin: int, verdict: int, doubtful: Array, due: Any, settled: Any,
+    newer: _Columns, count: Array, older: _Columns, found: Array, arrived: Array,
+) -> int:  # fmt: skip
+    """Fill the verdicts from the place `begin` of `order` on, in which `verdict` is the one of its row's arrival. Returns a place in which
+    that is not decided, with the other nodes that have a row with the key in `arrived[1]`; -1 at the end. `arrived[0]`: whether a row has
+    arrived anywhere. `due`: the round by which that has settled."""
     _, on, rounds = newer
-    for k in range(first.size):
-        bit = np.uint64(1) << nodes[k]
-        for i in range(first[k], stop[k]):
-            if before[i] != 0:
-                at = _own_slot(newer, count, older, before[i], False)
-                if at < 0 and doubtful[nodes[k]]:
-                    found[i] = DOUBTFUL
-                if at >= 0 and on[at] != bit:
-                    late = (on[at] & bit) == 0 and (after[i] == 0 or after[i] == before[i])
-                    found[i] = LATE if late else DOUBTFUL
-                if at >= 0 and after[i] != before[i]:
-                    on[at] &= ~bit
-            if after[i] != 0 and after[i] != before[i] and found[i] != LATE:
-                at = _own_slot(newer, count, older, after[i], True)
-                if rounds[at] <= settled:
-                    # What others do to the row from here on was done before.
-                    on[at] &= bit
-                elif (on[at] & ~bit) != 0:
-                    found[i] = DOUBTFUL
-                on[at] |= bit
-                rounds[at] = due
-                arrived = True
-    return arrived
+    for place in range(begin, order.size):
+        i, bit = order[place], np.uint64(1) << who[place]
+        decided = place == begin and verdict != _UNDECIDED
+        if before[i] != 0 and not decided:
+            at = _own_slot(newer, count, older, before[i], False)
+            if at < 0 and doubtful[who[place]]:
+                found[i] = DOUBTFUL
+            if at >= 0 and on[at] != bit:
+                late = (on[at] & bit) == 0 and (after[i] == 0 or after[i] == before[i])
+                found[i] = LATE if late else DOUBTFUL
+            if at >= 0 and after[i] != before[i]:
+                on[at] &= ~bit
+        if after[i] != 0 and after[i] != before[i] and found[i] != LATE:
+            at = _own_slot(newer, count, older, after[i], True)
+            if (on[at] & ~bit) != 0 and rounds[at] > settled and not decided:
+                arrived[1] = on[at] & ~bit
+                return place
+            if decided and verdict == LATE:
+                found[i] = LATE
+                continue
+            if decided and verdict == DOUBTFUL:
+                found[i] = DOUBTFUL
+            else:
+                on[at] &= bit  # What others do to the row from here on was done before.
+            on[at] |= bit
+            rounds[at] = due
+            arrived[0] = 1
+    return -1
 
 
 @kernel

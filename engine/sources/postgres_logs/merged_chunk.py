@@ -258,7 +258,11 @@ class ChunkWriter:
             return None
         keys = [keys_of(rows.data, rows.offsets, rows.view) for rows in map(_all_rows, slices)]
         joined = RowKeys(*map(np.concatenate, zip(*keys, strict=True)))
-        return self._late.judge(joined, of.first, of.stop, run.nodes)
+        return self._late.judge(joined, of.first, of.stop, run.nodes, self._following)
+
+    def _following(self) -> list[Array]:
+        """By node, the keys with which it removes rows by what is not written yet."""
+        return [log.removed() for log in self._logs]
 
     def _one_by_one(
         self, run: LocalRun, numbers: Array, slices: Sequence[Transactions], of: _Records, verdicts: Array | None
@@ -292,7 +296,7 @@ class ChunkWriter:
             if wanted is not None:
                 keys = RowKeys(keys.before * wanted, keys.after * wanted)
             one = np.array([rows.count])
-            verdicts = self._late.judge(keys, np.zeros(1, np.int64), one, np.array([rows.view.node]))
+            verdicts = self._late.judge(keys, np.zeros(1, np.int64), one, np.array([rows.view.node]), self._following)
         self._judged(rows, wanted, verdicts)
 
     def _judged(self, rows: Rows, wanted: Array | None, verdicts: Array | None) -> None:

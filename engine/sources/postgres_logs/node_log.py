@@ -116,12 +116,13 @@ class _Control(NamedTuple):
 @dataclass(slots=True)
 class _Run:
     """Whole local transactions of one chunk, without relation records. `place`: of the first one; those that follow have every second
-    number. `kept`: starts and stops (int64), borders from 0 on (int32) and data (uint8)."""
+    number. `kept`: starts and stops (int64), borders from 0 on (int32) and data (uint8). `taken`: so many were taken."""
 
     view: View
     place: int
     count: int
     kept: Kept
+    taken: int = 0
 
 
 class NodeLog:
@@ -261,28 +262,31 @@ class NodeLog:
             return None
         return int(ends[first - 1]) if first else 0
 
-    def removes(self) -> bool:
-        """Whether it removes a row that has arrived on another node, by what is committed and not released: the other node's log was merged
-        further."""
+    def removes_moved(self) -> bool:
+        """Whether it removes a row that has arrived on another node, by what is committed and was not taken: the log of the other node was
+        merged further."""
+        return self._late.are_elsewhere(self._node, self.removed(on_disk=True))
+
+    def removed(self, *, on_disk: bool = False) -> Array:
+        """The keys (uint64) of rows of shared tables that are removed by what is committed and was not taken. `on_disk`: also by what is
+        not in memory."""
         found = [np.empty(0, np.uint64)]
-        for rows in self._held():
+        for rows in self._following(on_disk):
             if rows.view.has_scattered:
                 found.append(removed(keys_of(rows.data, rows.offsets, rows.view)))
-        return self._late.are_elsewhere(self._node, np.concatenate(found))
+        return np.concatenate(found)
 
-    def _held(self) -> Iterator[Rows]:
-        """What is committed and not released."""
-        places = np.array(self._merge.held_commits(self._node), np.int64)
-        for place in places[is_part(places)].tolist():
-            for _, rows in self._parts[place].rows():
-                yield rows
-        places = places[~is_part(places)]
+    def _following(self, on_disk: bool) -> Iterator[Rows]:
+        """What is committed and was not taken."""
         for run in self._runs:
-            first, stop = np.searchsorted(places, [run.place, run.place + 2 * run.count])
-            if stop > first:
+            if on_disk or run.kept.memory_bytes:
                 starts, stops, offsets, data = run.kept.read()
-                low = (int(places[first]) - run.place) // 2
-                yield Rows(run.view, data, offsets).cut(int(starts[low]), int(stops[-1]))
+                yield Rows(run.view, data, offsets).cut(int(starts[run.taken]), int(stops[-1]))
+        places = np.array(self._merge.held_commits(self._node), np.int64)
+        for part in map(self._parts.__getitem__, places[is_part(places)].tolist()):
+            if on_disk or part.memory_bytes:
+                for _, rows in part.rows():
+                    yield rows
 
     def take_runs(self, places: Array) -> Iterator[Transactions]:
         """Released local transactions with these even places, in ascending order."""
@@ -295,7 +299,8 @@ class NodeLog:
             starts, stops, offsets, data = run.kept.read()
             low = (int(places[at]) - run.place) // 2
             count = min(run.count - low, len(places) - at)
-            if low + count == run.count:
+            run.taken = low + count
+            if run.taken == run.count:
                 self._runs.popleft()
                 self.held_bytes -= run.kept.memory_bytes
             yield Transactions(run.view, data, offsets, starts[low : low + count], stops[low : low + count])

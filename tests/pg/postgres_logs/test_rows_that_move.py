@@ -62,3 +62,21 @@ def test_rows_that_move_within_a_batch_stay(follow: Callable[..., Replica], node
         assert ends
     catch_up(replica)
     assert replica.query(STATES) == MOVED
+
+
+@pytest.mark.parametrize("moves", [3, 4])
+def test_rows_that_move_again_and_again_stay(follow: Callable[..., Replica], nodes: list[Database], moves: int) -> None:
+    """The log of a node is read after that of the one that has the rows in the end, although they were there in between."""
+    replica = follow()
+    expected = [(key, f"move {moves}" if key < 4 else "of n0") for key in range(1, 7)]
+    with silent(nodes[1 - moves % 2]):
+        for number in range(moves):
+            one, other = nodes[number % 2], nodes[1 - number % 2]
+            one.execute("UPDATE orders SET state = 'last there' WHERE id < 4")
+            one.execute("DELETE FROM orders WHERE id < 4")
+            sql = "INSERT INTO orders SELECT n, %s, 'a' FROM generate_series(1, 3) AS n"
+            other.execute(sql, [f"move {number + 1}"])
+        wait_until(lambda: replica.query(STATES) == expected, 30, "rows of the node that has them")
+    catch_up(replica)
+    assert replica.query(STATES) == expected
+    assert not {"parked", "copying", "reloading"} & set(replica.states_of("public.orders")[3:])

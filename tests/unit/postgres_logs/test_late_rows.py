@@ -4,7 +4,9 @@ are there, or its table is to be copied again."""
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,6 +51,8 @@ class Nodes:
     doubtful: bool = False
     values: int = 0
     held: list[int] = field(init=False)
+    ahead: int = 0
+    """How many changes of each node are read and not merged, at most."""
 
     def __post_init__(self) -> None:
         self.logs = [[] for _ in range(self.count)]
@@ -94,7 +98,13 @@ class Nodes:
             return
         self.merged[node] += len(changes)
         ends = np.arange(len(changes))
-        verdicts = self.late.judge(keys_of(changes), ends, ends + 1, np.full(len(changes), node))
+        verdicts = self.late.judge(
+            keys_of(changes),
+            ends,
+            ends + 1,
+            np.full(len(changes), node),
+            lambda: [*map(self._removed, range(self.count))],
+        )
         for change, verdict in zip(changes, [KEPT] * len(changes) if verdicts is None else verdicts, strict=True):
             self.doubtful |= bool(verdict == DOUBTFUL)
             if verdict != KEPT:
@@ -103,6 +113,12 @@ class Nodes:
                 del self.copy[change.before]
             if change.after:
                 self.copy[change.after] = change.value
+
+    def _removed(self, node: int) -> np.ndarray[Any, Any]:
+        """The keys that a node leaves by what is read and not merged."""
+        begin = self.merged[node]
+        read = self.logs[node][begin : begin + self.ahead]
+        return np.array([change.before for change in read if change.after == 0], np.uint64)
 
     def take_ends(self) -> None:
         if self.ends and not self._settle():
@@ -176,11 +192,12 @@ def test_rows_that_move_again_once_they_have_settled_are_where_they_are(
 
 
 @settings(deadline=None)
-@given(kinds, st.integers(2, 4), st.sampled_from([1, 2, 100]), st.integers(0, 10**6))
+@given(kinds, st.integers(2, 4), st.sampled_from([1, 2, 100]), st.integers(0, 10**6), st.sampled_from([0, 1, 2, 100]))
 def test_rows_that_move_again_and_again_are_where_they_are_or_doubtful(
-    steps: list[str], count: int, keys: int, seed: int
+    steps: list[str], count: int, keys: int, seed: int, ahead: int
 ) -> None:
-    nodes, chance = Nodes(count, moves_again=True, keys=keys), random.Random(seed)
+    """None is doubtful if all that was written is read, but after a restart: what is merged already is not judged again."""
+    nodes, chance = Nodes(count, moves_again=True, keys=keys, ahead=ahead), random.Random(seed)
     try:
         for kind in steps:
             nodes.step(kind, chance)
@@ -188,6 +205,7 @@ def test_rows_that_move_again_and_again_are_where_they_are_or_doubtful(
     except (KeyError, AssertionError):
         if not nodes.doubtful:
             raise
+    assert not nodes.doubtful or ahead < 100 or "restart" in steps
 
 
 def judged(late: LateRows, node: int, *changes: Change) -> list[int]:
@@ -203,6 +221,37 @@ def test_what_a_node_did_to_a_row_before_it_left_is_late_once_it_has_arrived_els
     assert judged(late, 1, Change(7, 7, 4), Change(7, 0, 0)) == [KEPT, KEPT]
     assert judged(late, 0, Change(7, 0, 0)) == [LATE]
     assert judged(late, 0, Change(0, 7, 5)) == [KEPT]
+
+
+def coming(*removed: list[int]) -> Callable[[], list[np.ndarray[Any, Any]]]:
+    return lambda: [np.array(keys, np.uint64) for keys in removed]
+
+
+@pytest.mark.parametrize(
+    ("of_0", "of_1", "arrives", "stays"),
+    [([], [7], KEPT, 0), ([7], [], LATE, 1), ([7], [7], KEPT, 0), ([8], [9], DOUBTFUL, None)],
+)
+def test_of_two_rows_with_one_key_that_stays_which_is_not_removed_later(
+    of_0: list[int], of_1: list[int], arrives: int, stays: int | None
+) -> None:
+    late = LateRows(2)
+    assert judged(late, 1, Change(0, 7, 1)) == [KEPT]
+    change, one = keys_of([Change(0, 7, 2)]), np.ones(1, np.int64)
+    found = late.judge(change, one - 1, one, one - 1, coming(of_0, of_1))
+    assert (KEPT if found is None else found[0]) == arrives
+    if stays is not None:
+        assert judged(late, 1 - stays, Change(7, 7, 3), Change(7, 0, 0)) == [LATE, LATE]
+        assert judged(late, stays, Change(7, 7, 4), Change(7, 0, 0)) == [KEPT, KEPT]
+
+
+def test_what_follows_within_one_run_says_which_row_stays() -> None:
+    """The log of the first node is merged to its end before that of the other one, although its row had been there in between."""
+    late = LateRows(2)
+    changes = [Change(7, 0, 0), Change(0, 7, 2), Change(0, 7, 1), Change(7, 0, 0), Change(7, 7, 3)]
+    ends = np.arange(5)
+    found = late.judge(keys_of(changes), ends, ends + 1, np.array([0, 0, 1, 1, 0]))
+    assert found is not None
+    assert found.tolist() == [KEPT, KEPT, LATE, LATE, KEPT]
 
 
 def settled(late: LateRows, *ends: int) -> None:
