@@ -620,7 +620,8 @@ class LogMerge:
         waiting = tuple(sorted(found.waiting))
         rolled_back = tuple(sorted(found.rolled_back))
         placed, own = tuple(sorted(parts.items())), found.own is not None
-        return Global(entry.gtid, node, entry.end, entry.time_us, placed, waiting, rolled_back, own)
+        begins = tuple((each, found.prepared[each].begin) for each in waiting if found.prepared[each].place != NO_ROWS)
+        return Global(entry.gtid, node, entry.end, entry.time_us, placed, waiting, rolled_back, own, begins)
 
     def _check_circles(self) -> None:
         """Commits that wait for each other in a circle: no order of their logs is possible."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import NamedTuple
 
@@ -77,6 +77,9 @@ class Global:
     """The nodes that rolled their part back: what is right only its owner knows."""
     has_own: bool = False
     """The coordinator has a part."""
+    begins: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+    """By node of `open`, where the PREPARE of its part begins: what ended before in its log is released. Among it may be a rollback of an
+    earlier part under this id."""
 
     @property
     def kind(self) -> int | None:

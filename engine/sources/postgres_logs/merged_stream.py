@@ -466,7 +466,8 @@ class MergedStream:
     def _write_global(self, found: Global) -> Iterator[None]:
         named = (found.gtid, found.kind) if found.kind is not None else None
         published = ((found.gtid, found.open),) if found.open else ()
-        message = LogsMessage(published, tuple(self._told.closed), transaction=named)
+        read = [(node, Lsn(begin)) for node, begin in found.begins if begin > self._told.read[node]]
+        message = LogsMessage(published, tuple(self._told.closed), tuple(read), transaction=named)
         why = self._in_doubt(found.gtid, found.rolled_back) if found.rolled_back else None
         told = message if message != LogsMessage() else None
         taken = [self._logs[node].take(place) for node, place in found.parts]
@@ -477,7 +478,8 @@ class MergedStream:
         else:
             yield from self._write_parts(at, told, [self._single(part) for part in taken], why)
         self._closings_written()
-        self._include(found.node, found.end)
+        for node, position in [*read, (found.node, Lsn(found.end))]:
+            self._include(node, position.value)
 
     def _write_in_doubt(self, found: InDoubt) -> None:
         """A part was rolled back after its transaction was published. Which tables it had is not known any more."""

@@ -26,7 +26,7 @@ from engine.sources.postgres_logs.merged_numbers import MergedNumbers
 from engine.sources.postgres_logs.merged_stream import Keeping, MergedStream, MergeRules, NodeStreams
 from engine.sources.postgres_logs.node_log import Naming
 from engine.sources.postgres_logs.node_session import NodeSession
-from engine.sources.postgres_logs.relations import reason_of
+from engine.sources.postgres_logs.relations import Why, reason_of
 from tests.pg.postgres_logs.nodes import OWN, SameNumbers
 from tests.unit.net import pgoutput_encoder as pgoutput
 
@@ -208,6 +208,8 @@ class Follower:
         self._batcher = Batcher(BatchPolicy(max_transactions=1, max_bytes=1 << 30, max_age_ms=0), after, last=last)
         self._columns: dict[bytes, int] = {}
         """By the number of a table, as it is in records, the columns that were announced last."""
+        self.again: list[Why] = []
+        """Why tables have to be copied again."""
         self.found: list[Merged] = []
         self.tickets: list[tuple[TicketMarker, Lsn, int]] = []
         """Markers, each with the end of its batch and the number of transactions with marks before."""
@@ -248,7 +250,9 @@ class Follower:
                 self.found.append(Merged(place, tuple(rows), chunk - first + 1))
             elif record[:1] == b"R":
                 announced = parse_relation(record)
-                self._columns[record[1:5]] = ANY if reason_of(announced) else len(announced.columns)
+                reason = reason_of(announced)
+                self.again += [] if reason is None else [reason]
+                self._columns[record[1:5]] = ANY if reason else len(announced.columns)
             elif record[:1] in {b"I", b"D"}:
                 assert self._columns[record[1:5]] in (ANY, int.from_bytes(record[6:8], "big"))
                 rows.append(record)

@@ -236,6 +236,31 @@ def test_a_session_that_begins_inside_of_a_transaction_sends_it_whole(
     assert_is_history([*before.with_marks, *after.with_marks], history)
 
 
+@pytest.mark.parametrize("order", Order)
+def test_a_part_that_was_rolled_back_and_prepared_again_is_not_in_doubt_after_a_restart(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session ends right after the global transaction, before the merged log says how far the node's log is merged."""
+    monkeypatch.setattr(merged_stream, "_TELL_S", 3600.0)
+    logs = logs_of(2)
+    logs[0].prepare("g", rows_of(logs[0], "first", 1))
+    logs[0].finish("g", commit=False)
+    logs[0].prepare("g", rows_of(logs[0], "second", 1))
+    logs[1].own("g", rows_of(logs[1], "own", 1))
+    delivery = [[MANY], [MANY]], [[True], [True]]
+    before = read_all(logs, delivery, order, (MANY, MANY))
+    (whole,) = before.with_marks
+    begin = next(kept for kept in before.kept if kept[1].logs and kept[1].logs.open)
+    logs[0].finish("g", commit=True)
+    last = logs[1].local(rows_of(logs[1], "last", 1))
+    after = read_all(logs, delivery, order, (MANY, MANY), begin)
+    assert [len(each.rows) for each in (whole, *after.with_marks)] == [2, 1]
+    assert after.with_marks[0].mark == (1, last)
+    assert after.kept[-1][1].logs is not None
+    assert not after.kept[-1][1].logs.open
+    assert not after.again
+
+
 @pytest.mark.parametrize("limit", [1, MANY])
 def test_a_session_that_begins_between_transactions_of_one_chunk_sends_the_later_ones(limit: int) -> None:
     (log,) = logs_of(1)
