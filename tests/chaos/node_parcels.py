@@ -139,7 +139,7 @@ class _Carrier:
         pause_s = self.rng.choice([0.0, 0.0, 0.02, 0.3])
         for node in self._path(first.node, self.rng.choice([1, 1, 2, 3, 5]) if quick else 1):
             self._handle(taken)
-            self._move(taken, node)
+            self._move(taken, node, by_key=quick and self.rng.random() < 0.1)
             threading.Event().wait(pause_s * self.rng.random())
         self._handle(taken)
         self.counts["quick journeys" if quick else "journeys"] += 1
@@ -170,10 +170,10 @@ class _Carrier:
                 raise psycopg.Rollback(whole)
             self.counts["undone"] += 1
 
-    def _move(self, parcels: Sequence[_Parcel], node: int) -> None:
-        """The transactions that bring them to a node. Each may be repeated: its answer may be lost, although it is committed."""
+    def _move(self, parcels: Sequence[_Parcel], node: int, *, by_key: bool) -> None:
+        """The transactions that bring them to a node. Each may be repeated: its answer may be lost, although it is committed. `by_key`:
+        they leave by a change of their key."""
         one = parcels[0].node
-        by_key = self.rng.random() < 0.1
         if by_key:
             self._commit(one, lambda session: self._rename(session, parcels, "leaving"))
             self._count(parcels, "left by a change of the key")
