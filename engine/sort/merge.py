@@ -28,6 +28,7 @@ import numpy as np
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.sort.merge_records import (
+    COMMITS,
     NO_ROWS,
     Closed,
     Entry,

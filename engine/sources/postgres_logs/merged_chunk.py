@@ -39,7 +39,7 @@ from engine.sources.postgres_logs.merged_records import (
     write_run,
     write_wholes,
 )
-from engine.sources.postgres_logs.moved_rows import RowKeys, keys_of, may_remove, put_first
+from engine.sources.postgres_logs.moved_rows import RowKeys, keys_of, may_remove, put_first, removed
 from engine.sources.postgres_logs.node_log import NodeLog
 from engine.sources.postgres_logs.parts import Bundled, Part, Rows, Transactions
 from engine.sources.postgres_logs.relations import Relations, ScatteredTables, View, Why
@@ -68,6 +68,8 @@ class ChunkWriter:
         self._records = 0
         self._wholes: list[Whole] = []
         """Those that are written together, by `_settle`."""
+        self._batch: tuple[_Batch, int] | None = None
+        """The batch that is being written, and its first transaction that follows what is."""
         self.bytes = 0
         """Bytes of the records that were not taken."""
 
@@ -202,10 +204,13 @@ class ChunkWriter:
         at = 0
         for one in [*batch.with_leaving(), len(wholes)]:
             if one > at:
+                self._batch = batch, one
                 self._straight(batch, at, one)
             if one < len(wholes):
+                self._batch = batch, one + 1
                 self._reordered(wholes[one])
             at = one + 1
+        self._batch = None
         for part in parts:
             self._logs[part.bundle.view.node].drop_bundled(part)
 
@@ -216,7 +221,7 @@ class ChunkWriter:
         verdicts = None
         if batch.keys is not None:
             nodes = np.array([view.node for view in batch.views])[ranges.source]
-            verdicts = self._late.judge(batch.keys, ranges.first, ranges.stop, nodes)
+            verdicts = self._late.judge(batch.keys, ranges.first, ranges.stop, nodes, self._following)
         if verdicts is not None or not self._announce_all(batch.views, ranges, batch.data, batch.offsets):
             for number in range(first, stop):
                 self._judged_whole(batch, number, verdicts)
@@ -262,7 +267,10 @@ class ChunkWriter:
 
     def _following(self) -> list[Array]:
         """By node, the keys with which it removes rows by what is not written yet."""
-        return [log.removed() for log in self._logs]
+        found = [[log.removed()] for log in self._logs]
+        for node, keys in () if self._batch is None else self._batch[0].removed_from(self._batch[1]):
+            found[node].append(keys)
+        return [np.concatenate(each) for each in found]
 
     def _one_by_one(
         self, run: LocalRun, numbers: Array, slices: Sequence[Transactions], of: _Records, verdicts: Array | None
@@ -389,6 +397,14 @@ class _Batch(NamedTuple):
     data: Array
     offsets: Array
     keys: RowKeys | None
+
+    def removed_from(self, first: int) -> Iterator[tuple[int, Array]]:
+        """By range of the transactions from `first` on, its node, and the keys of rows that it removes."""
+        if self.keys is not None:
+            for at in range(int(self.borders[first]), int(self.borders[-1])):
+                records = slice(int(self.ranges.first[at]), int(self.ranges.stop[at]))
+                keys = removed(RowKeys(self.keys.before[records], self.keys.after[records]))
+                yield self.views[int(self.ranges.source[at])].node, keys
 
     def with_leaving(self) -> list[int]:
         """The transactions of several parts that may leave no row with a key that a row had."""

@@ -23,7 +23,7 @@ from engine.sort.merge_records import Entry, EntryKind
 from engine.sources.postgres_logs.late_rows import LateRows
 from engine.sources.postgres_logs.moved_rows import keys_of, removed
 from engine.sources.postgres_logs.own_rows import OwnRows
-from engine.sources.postgres_logs.parts import Bundle, Bundled, Part, Piece, Transactions
+from engine.sources.postgres_logs.parts import Bundle, Bundled, Part, Piece, Rows, Transactions
 from engine.sources.postgres_logs.relations import Relations, View
 from engine.sources.postgres_logs.repeated import Repeated
 from engine.sources.postgres_logs.spool import Kept, Spool
@@ -284,7 +284,10 @@ class NodeLog:
                 yield Rows(run.view, data, offsets).cut(int(starts[run.taken]), int(stops[-1]))
         places = np.array(self._merge.held_commits(self._node), np.int64)
         for part in map(self._parts.__getitem__, places[is_part(places)].tolist()):
-            if on_disk or part.memory_bytes:
+            if isinstance(part, Bundled):
+                if on_disk or part.bundle.kept.memory_bytes:
+                    yield part.rows()
+            elif on_disk or part.memory_bytes:
                 for _, rows in part.rows():
                     yield rows
 
