@@ -83,9 +83,8 @@ class NodesRun(KillRun):
         self._kills = NodeKills(bank, random.Random(f"{options.seed}/nodes"))
         self._readers = Readers(rig, node_bank.SUMS, node_bank.EXPECTED, bank)
         # Commit times order what one client did one after another, unless clocks differ.
-        is_ordered = order_of(options.seed) == "strict" and not options.skew
-        bank.adapt(self.pace.rest, 1.0 if is_ordered else _QUICK)
-        self._sightings = Sightings(rig, ascending=is_ordered)
+        bank.adapt(self.pace.rest, 1.0 if order_of(options.seed) == "strict" and not options.skew else _QUICK)
+        self._sightings = Sightings(rig)
         self.killer = Killer(rig, self.rng, others=self._kills.kinds())
 
     @property
