@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from time import monotonic
 from typing import Any, Protocol
 
@@ -29,12 +29,14 @@ class Note(Protocol):
 class Outage:
     """One trial. `figures`: what was measured, in seconds after the node was lost, or after it was back."""
 
-    def __init__(self, rig: Rig, bank: NodeBank, note: Note, away_s: float) -> None:
+    def __init__(self, rig: Rig, bank: NodeBank, note: Note, away_s: float, sums: AbstractContextManager[Any]) -> None:
+        """`sums`: held while tables are at different positions."""
         self.figures: dict[str, Any] = {}
         self._rig = rig
         self._bank = bank
         self._note = note
         self._away_s = away_s
+        self._sums = sums
 
     def run(self, kind: str) -> None:
         """AssertionError if something is not as promised. All nodes are there afterwards."""
@@ -162,8 +164,9 @@ class Outage:
 
     def _reload(self) -> None:
         began = monotonic()
-        self._rig.api.post(f"{self._rig.path}/reloads", {})
-        self._rig.wait_until(self._is_live, _BACK_S, "all tables are live after the reload")
+        with self._sums:
+            self._rig.api.post(f"{self._rig.path}/reloads", {})
+            self._rig.wait_until(self._is_live, _BACK_S, "all tables are live after the reload")
         self.figures["live_after_reload_s"] = round(monotonic() - began, 1)
 
     def _is_live(self) -> bool:

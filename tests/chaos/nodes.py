@@ -79,9 +79,9 @@ class NodesRun(KillRun):
         self._skews: list[float] = []
         self._copied: Counter[str] = Counter()
         """By table, how often it was copied again."""
-        self._trial = Outage(rig, bank, self.note, options.seconds)
         self._kills = NodeKills(bank, random.Random(f"{options.seed}/nodes"))
         self._readers = Readers(rig, node_bank.SUMS, node_bank.EXPECTED, bank)
+        self._trial = Outage(rig, bank, self.note, options.seconds, self._readers.sums)
         # Commit times order what one client did one after another, unless clocks differ.
         bank.adapt(self.pace.rest, 1.0 if order_of(options.seed) == "strict" and not options.skew else _QUICK)
         self._sightings = Sightings(rig)
