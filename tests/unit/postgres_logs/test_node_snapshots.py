@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from engine.sources.postgres_logs.node_log import Naming, NodeLog
 from engine.sources.postgres_logs.relations import Relations
 from tests.pg.postgres_logs.nodes import SameNumbers
 from tests.unit.net import pgoutput_encoder as pgoutput
+from tests.unit.postgres_logs.fed_nodes import Clock, Log
 
 TURN = 1 << 32
 """Transaction ids of the log have 32 bits, those of snapshots count on."""
@@ -74,3 +77,22 @@ def test_what_a_snapshot_has_is_a_beginning_of_the_log_or_of_no_use(
 ) -> None:
     """`passed`: what is released already, which a snapshot must have."""
     assert committed(1, 2, 3, 4).end_of(lambda xids: np.isin(xids, list(seen)), passed) == end
+
+
+@pytest.mark.parametrize("sizes", [[], [2, 3, 1, 2, 1]], ids=["at once", "in pieces"])
+def test_rows_that_are_removed_by_what_is_committed_and_not_taken_are_known(tmp_path: Path, sizes: list[int]) -> None:
+    """Parts that are only prepared remove nothing yet."""
+    source = Log(0, Clock(), 7)
+    source.local([source.insert("1", "a"), source.delete("2")])
+    source.prepare("g", [source.delete("3"), source.delete("4")])
+    source.prepare("open", [source.delete("5")])
+    source.local([source.delete("6")])
+    source.finish("g", commit=True)
+    merge, naming = LogMerge(2), Naming(re.compile("^(?P<gtid>.+)@"), None, ("n", "m"))
+    with closing(NodeLog(0, naming, merge, Relations(SameNumbers({"t"}), 2), LateRows(2), tmp_path)) as log:
+        for chunk in source.chunks(sizes):
+            log.feed(chunk)
+        assert len(set(log.removed().tolist())) == 4
+        log.spool()
+        assert len(log.removed()) == 0
+        assert len(set(log.removed(on_disk=True).tolist())) == 4
