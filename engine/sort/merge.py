@@ -189,6 +189,8 @@ class LogMerge:
         """Those that are released and wait for commits. One id may name several."""
         self._unclosed = {(each.gtid, node): each for each in known for node in each.waiting}
         """Those of an earlier run, by id and node, until the record was passed in that ends the node's part."""
+        self._rollbacks: dict[tuple[str, int], int] = {}
+        """By id and node, the end of the last rollback of a part that was not decided, if it is after what `told` was called with."""
         self._undated: list[_Global] = []
         """Decided, and no marks were asked for since."""
         self._asked: list[_Global] | None = None
@@ -363,6 +365,11 @@ class LogMerge:
                 found += [] if part is None or part.place == NO_ROWS else [part.place]
         return found
 
+    def told(self, positions: Sequence[int]) -> None:
+        """By node: a later run begins with what ends after these positions."""
+        for key in [key for key, end in self._rollbacks.items() if end <= positions[key[1]]]:
+            del self._rollbacks[key]
+
     def to_read(self) -> frozenset[int]:
         """The nodes of which one has to be read further before more can be released, once `release` and the marks that were asked for have
         released what they can. Others can wait until then."""
@@ -430,6 +437,7 @@ class LogMerge:
             # An id may be used again for another try, in which this node prepares its part once more.
             unneeded = self._drop(log.number, found)
             found.rolled_back.add(log.number)
+            self._rollbacks[entry.gtid, log.number] = entry.end
         elif not found.released:
             self._decide(found)
         log.queue.append(_Queued(entry, log.stamped(entry.time_us), found, dropped=dropped))
@@ -621,8 +629,9 @@ class LogMerge:
         waiting = tuple(sorted(found.waiting))
         rolled_back = tuple(sorted(found.rolled_back))
         placed, own = tuple(sorted(parts.items())), found.own is not None
-        begins = tuple((each, found.prepared[each].begin) for each in waiting if found.prepared[each].place != NO_ROWS)
-        return Global(entry.gtid, node, entry.end, entry.time_us, placed, waiting, rolled_back, own, begins)
+        ends = ((each, self._rollbacks.get((found.gtid, each), 0)) for each in waiting if self._rollbacks)
+        rollbacks = tuple((each, end) for each, end in ends if end)
+        return Global(entry.gtid, node, entry.end, entry.time_us, placed, waiting, rolled_back, own, rollbacks)
 
     def _check_circles(self) -> None:
         """Commits that wait for each other in a circle: no order of their logs is possible."""

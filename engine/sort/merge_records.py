@@ -77,9 +77,9 @@ class Global:
     """The nodes that rolled their part back: what is right only its owner knows."""
     has_own: bool = False
     """The coordinator has a part."""
-    begins: tuple[tuple[int, int], ...] = field(default=(), compare=False)
-    """By node of `open`, where the PREPARE of its part begins: what ended before in its log is released. Among it may be a rollback of an
-    earlier part under this id."""
+    rollbacks: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+    """By node of `open`, where the rollback of an earlier part under this id ends, if a later run could take it for one of this part: what
+    ended before is released."""
 
     @property
     def kind(self) -> int | None:

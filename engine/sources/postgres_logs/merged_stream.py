@@ -466,7 +466,7 @@ class MergedStream:
     def _write_global(self, found: Global) -> Iterator[None]:
         named = (found.gtid, found.kind) if found.kind is not None else None
         published = ((found.gtid, found.open),) if found.open else ()
-        read = [(node, Lsn(begin)) for node, begin in found.begins if begin > self._told.read[node]]
+        read = [(node, Lsn(end)) for node, end in found.rollbacks if end > self._told.read[node]]
         message = LogsMessage(published, tuple(self._told.closed), tuple(read), transaction=named)
         why = self._in_doubt(found.gtid, found.rolled_back) if found.rolled_back else None
         told = message if message != LogsMessage() else None
@@ -518,6 +518,7 @@ class MergedStream:
         if read or self._told.closed or kept != self._told.kept:
             self._told.kept = kept
             self._write_position(read, tuple(map(Lsn, kept)))
+            self._merge.told(self._told.read)
             self._confirmable.append((self._numbers.last, kept))
 
     def _write_position(self, read: Sequence[tuple[int, Lsn]], kept: tuple[Lsn, ...] = ()) -> None:
