@@ -81,7 +81,7 @@ class OwnTable:
     def withdrawn(self, tables: frozenset[TableName]) -> None:
         """These tables are not published from here on. Raises EngineFault(OWN_TABLE_UNFIT) if the table is among them."""
         if self._named is not None and self._named[0] in tables:
-            raise _fault(self._named[0], "is not published any more, as it has no replica identity")
+            raise _fault(self._named[0], "is not published, as it has no replica identity")
 
     def _publishing(self, reader: str, table: TableName) -> frozenset[int]:
         answers = self._published.ask(lambda node: _publishes(node, reader, table), reader)
