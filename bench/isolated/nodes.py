@@ -8,6 +8,7 @@ printed.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -81,6 +82,7 @@ def main() -> None:
     with plain.reader.create(PLAIN) as snapshot:
         plain_start = snapshot.position
     warm()
+    gc.freeze()  # As the log reader does.
     merge = MergeTime()
     _print_document({"ready": True})
     for line in sys.stdin:
