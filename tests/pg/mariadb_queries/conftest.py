@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,13 +27,13 @@ def connection(mariadb: MariaDbDatabase) -> ConnectionSpec:
 
 @pytest.fixture
 def replicate(mariadb: MariaDbDatabase, connection: ConnectionSpec, tmp_path: Path) -> Iterator[Replicate]:
-    """Starts a subscription of tables."""
+    """Starts a subscription of tables. `settings`: of the engine."""
     started: list[Replica] = []
 
-    def start(*names: str) -> Replica:
+    def start(*names: str, **settings: Any) -> Replica:
         tables = [table(name, mariadb.name) for name in names]
         spec = subscription_spec(mariadb, duckdb_target(tmp_path), tables, source=connection)  # type: ignore[arg-type]
-        started.append(Replica(mariadb, tmp_path, spec))  # type: ignore[arg-type]
+        started.append(Replica(mariadb, tmp_path, spec, **settings))  # type: ignore[arg-type]
         started[0].wait_live()
         return started[0]
 

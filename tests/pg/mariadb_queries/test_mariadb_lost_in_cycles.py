@@ -25,10 +25,12 @@ from tests.fixtures.compared_reads import whole
 from tests.fixtures.cut_reads import make_steps_small
 from tests.fixtures.lossy_cycles import (
     IN_PARTS,
+    NEVER_S,
     ONE_SNAPSHOT,
     ImpossibleError,
     Loss,
     LossyCycles,
+    assert_continues_with_the_next_cycle,
     assert_parked,
     followed,
     hurry,
@@ -297,29 +299,48 @@ INSERT INTO orders VALUES (1, 'a'), (2, 'b');
 """
 
 
-@pytest.mark.parametrize("loss", ["rights", "renamed", "index"])
-def test_a_table_that_cannot_be_compared_parks_and_the_others_go_on(
-    mariadb: MariaDbDatabase, replicate: Replicate, loss: str
-) -> None:
-    mariadb.execute(TWO)
-    replica, name = replicate("goods", "orders"), mariadb.name
-    lose, repair = {
+def lost(name: str) -> dict[str, tuple[str, str]]:
+    """What loses the table `goods` of this database to the user `reader`, and what repairs it."""
+    return {
         "rights": (
             f"GRANT SELECT ON {name}.orders TO reader@'%';\nREVOKE SELECT ON {name}.* FROM reader@'%'",
             f"GRANT SELECT ON {name}.* TO reader@'%'",
         ),
         "renamed": ("RENAME TABLE goods TO away", "RENAME TABLE away TO goods"),
         "index": ("ALTER TABLE goods DROP PRIMARY KEY", "ALTER TABLE goods ADD PRIMARY KEY (id)"),
-    }[loss]
+    }
+
+
+@pytest.mark.parametrize("loss", lost(""))
+def test_a_table_that_cannot_be_compared_parks_and_the_others_go_on(
+    mariadb: MariaDbDatabase, replicate: Replicate, loss: str
+) -> None:
+    mariadb.execute(TWO)
+    replica, name = replicate("goods", "orders", guard_interval_s=NEVER_S), mariadb.name
+    replica.satisfied()  # The first check has ended.
+    lose, repair = lost(name)[loss]
     mariadb.execute(f"UPDATE goods SET v = 'changed';\nUPDATE orders SET v = 'changed';\n{lose}")
     replica.catch_up()
-    assert_parked(replica)
+    assert_parked(replica, FaultKind.TABLE_NOT_READ)
     assert replica.query(f"SELECT DISTINCT v FROM {name}.orders") == [("changed",)]
     assert replica.query(f"SELECT v FROM {name}.goods") == [("a",), ("b",)]
+    assert_continues_with_the_next_cycle(replica, lambda: mariadb.execute(repair))
+    assert replica.query(f"SELECT DISTINCT v FROM {name}.goods") == [("changed",)]
+
+
+@pytest.mark.parametrize("loss", lost(""))
+def test_a_table_that_a_check_finds_away_is_copied_again_without_a_cycle_on_schedule(
+    mariadb: MariaDbDatabase, replicate: Replicate, loss: str
+) -> None:
+    mariadb.execute(TWO)
+    replica = replicate("goods", "orders")
+    lose, repair = lost(mariadb.name)[loss]
+    mariadb.execute(f"UPDATE goods SET v = 'changed';\n{lose}")
+    assert_parked(replica, FaultKind.TABLE_MISSING, FaultKind.TABLE_NO_IDENTITY)
     mariadb.execute(repair)
     replica.wait_live()
+    assert replica.query(f"SELECT DISTINCT v FROM {mariadb.name}.goods") == [("changed",)]
     replica.assert_equal()
-    assert replica.query(f"SELECT DISTINCT v FROM {name}.goods") == [("changed",)]
 
 
 def test_a_server_that_is_away_is_waited_for(private_mariadb: Callable[[], MariaDbDatabase], tmp_path: Path) -> None:
