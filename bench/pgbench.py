@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from bench.errors import BenchError
 from bench.workload import DATABASE, Made, Mode, Workload
+from server.demo import pgbench
 from server.demo.embedded import EmbeddedPostgres
 from server.processes.children import end, spawn
 
@@ -18,8 +19,7 @@ _TIMEOUT_S = 3600.0
 
 def command(postgres: EmbeddedPostgres, *arguments: str) -> list[str]:
     """A pgbench command line for the suite's database."""
-    head = [postgres.program("pgbench"), "-h", postgres.host, "-p", str(postgres.port), "-U", postgres.user, "-n"]
-    return [*head, *arguments, DATABASE]
+    return pgbench.command(postgres, DATABASE, *arguments)
 
 
 def run(arguments: list[str]) -> None:

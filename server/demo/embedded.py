@@ -126,6 +126,10 @@ class EmbeddedPostgres:
         """Path of one of the installation's programs, such as `pgbench`."""
         return str(self._installation / "bin" / name)
 
+    def client_environment(self) -> dict[str, str]:
+        """The environment for one of its client programs: with the password, and without settings of this process's libpq."""
+        return _environment() if self.password is None else {**_environment(), "PGPASSWORD": self.password}
+
     def dsn(self, database: str = "postgres", **options: str | int) -> str:
         """A connection string for libpq."""
         parts: dict[str, Any] = {"host": self.host, "port": self.port, "user": self.user, "dbname": database, **options}
