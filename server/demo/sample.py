@@ -20,7 +20,7 @@ DATABASE = "shop"
 RATE = 5.0
 """Transactions a second."""
 
-_CONNECTIONS = 2
+_CLIENTS = 2
 _ORDERS_KEPT = 50_000
 _LOOK_EVERY_S = 1.0
 _TRIM_EVERY = 60
@@ -146,7 +146,7 @@ class _Run:
         self.settled = threading.Event()
         self._postgres = postgres
         self._orders = orders
-        self._load = Workload(lambda: postgres.connect(DATABASE), RATE, connections=_CONNECTIONS)
+        self._load = Workload(postgres, DATABASE, RATE, clients=_CLIENTS)
         self._state = SampleState.STARTING
         self._reason: str | None = None
         self._stopping = threading.Event()
@@ -196,7 +196,7 @@ class _Run:
             if not self._postgres.running:
                 raise PostgresFailedError(f"PostgreSQL ended:\n{self._postgres.log_tail()}")
             if self._load.failure is not None:
-                raise PostgresFailedError(f"the load ended with {type(self._load.failure).__name__}")
+                raise PostgresFailedError(f"the load ended: {self._load.failure}")
             looks += 1
             if looks % _TRIM_EVERY == 0:
                 self._trim()

@@ -1,195 +1,156 @@
-"""The kinds of transaction that the workload runs. Each is one call on a connection in autocommit mode."""
+"""The kinds of transaction that the load consists of, as scripts for pgbench.
+
+New ids are those of the tables' identity columns, and every statement finds its rows by an index. Payments and cancellations take
+one of the newest orders that are committed: the first one from a random distance before the newest id on.
+"""
 
 from __future__ import annotations
 
-import itertools
-import random
-import threading
-from collections import deque
-from collections.abc import Callable
-from decimal import Decimal
-from typing import Any
-
-import psycopg
-from psycopg.types.json import Jsonb
+from dataclasses import dataclass
 
 from server.demo.schema import CUSTOMERS, PRODUCTS
 
-Connection = psycopg.Connection[Any]
-
-_REMEMBERED = 20_000
-
-
-class Shop:
-    """State shared by the workload's threads: the next ids, and orders that can still be changed."""
-
-    def __init__(self, next_order: int, next_card: int = 1) -> None:
-        self._orders = itertools.count(next_order)
-        self._cards = itertools.count(next_card)
-        self._open: deque[int] = deque(maxlen=_REMEMBERED)
-        self._lock = threading.Lock()
-
-    @classmethod
-    def read_from(cls, connection: Connection) -> Shop:
-        """Continue with the ids and orders of the database."""
-        row = connection.execute(
-            "SELECT coalesce(max(id), 0) + 1,"
-            " (SELECT coalesce(max(split_part(card_no, '-', 2)::bigint), 0) + 1 FROM loyalty_cards) FROM orders"
-        ).fetchone()
-        if row is None:
-            raise AssertionError("an aggregate returns a row")
-        return cls(int(row[0]), int(row[1]))
-
-    def new_order(self) -> int:
-        return next(self._orders)
-
-    def new_card(self, customer: int) -> str:
-        return f"L{customer:08d}-{next(self._cards)}"
-
-    def add_order(self, order: int) -> None:
-        with self._lock:
-            self._open.append(order)
-
-    def some_order(self, rng: random.Random) -> int | None:
-        """An order placed in this run; None if there is none yet."""
-        with self._lock:
-            return self._open[rng.randrange(len(self._open))] if self._open else None
-
-    def take_order(self) -> int | None:
-        """Take the oldest remembered order, which is then forgotten."""
-        with self._lock:
-            return self._open.popleft() if self._open else None
+_LINES = 4
+"""Lines of an order, at most."""
+_STEP = 100
+"""Distance of the products of neighbouring lines, at most. All orders take stock in the order of products, so they do not deadlock."""
+_UNSETTLED = 10
+"""Newest ids that payments and cancellations leave out, as other clients may not have committed them. More than there are clients."""
+_RECENT = 2_000
+"""Ids that payments and cancellations choose from: 10 s of new orders at 500 transactions a second. Not measured."""
 
 
-def _sku(number: int) -> str:
-    return f"SKU-{number:05d}"
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of transaction. `share`: in percent; `rolls_back`: none of its rows may ever be visible."""
+
+    name: str
+    share: int
+    script: str
+    rolls_back: bool = False
 
 
-def _insert_order(connection: Connection, rng: random.Random, order: int) -> None:
-    skus = sorted(rng.sample(range(1, PRODUCTS + 1), rng.randint(1, 4)))  # sorted: no deadlocks on stock
-    prices = [Decimal(rng.randint(100, 40_000)).scaleb(-2) for _ in skus]
-    quantities = [rng.randint(1, 5) for _ in skus]
-    total = sum((price * quantity for price, quantity in zip(prices, quantities, strict=True)), Decimal(0))
-    note = None if rng.random() < 0.7 else f"leave at door {rng.randint(1, 99)}"
-    connection.execute(
-        "INSERT INTO orders (id, customer_id, total, note) VALUES (%s, %s, %s, %s)",
-        [order, rng.randint(1, CUSTOMERS), total, note],
-    )
-    connection.execute(
-        "INSERT INTO order_lines (order_id, line_no, sku, quantity, price)"
-        " SELECT %s, n, s, q, p FROM unnest(%s::text[], %s::int[], %s::numeric[]) WITH ORDINALITY AS u (s, q, p, n)",
-        [order, [_sku(number) for number in skus], quantities, prices],
-    )
-    warehouse = rng.randint(1, 3)
-    for number, quantity in zip(skus, quantities, strict=True):
-        connection.execute(
-            "UPDATE stock SET quantity = quantity - %s WHERE warehouse = %s AND sku = %s",
-            [quantity, warehouse, _sku(number)],
-        )
-    connection.execute(
-        "INSERT INTO order_events (order_id, kind, data) VALUES (%s, 'placed', %s)",
-        [order, Jsonb({"lines": len(skus), "warehouse": warehouse})],
-    )
+def _each_line(text: str, joined_by: str = "") -> str:
+    """`text` for each line of an order, with the number of the line in place of `#`."""
+    return joined_by.join(text.replace("#", str(number)) for number in range(1, _LINES + 1))
 
 
-def _roll_back(transaction: psycopg.Transaction) -> None:
-    """Leave the block of `transaction`, which then rolls back."""
-    raise psycopg.Rollback(transaction)
+# A quantity of 0: the order does not have this line.
+_QUANTITIES = _each_line("\\set quantity# CASE WHEN :lines >= # THEN random(1, 5) ELSE 0 END\n")
+_PRICES = _each_line("\\set cents# random(100, 40000)\n")
+_TOTAL = _each_line(":quantity# * :cents#", " + ")
+_VALUES = _each_line("(#, :quantity#::int, :cents#::int)", ", ")
 
+_CHOOSE_ORDER = f"""\
+\\set customer random(1, {CUSTOMERS})
+\\set warehouse random(1, 3)
+\\set door random(1, 330)
+\\set lines random(1, {_LINES})
+\\set product random(1, {PRODUCTS - (_LINES - 1) * _STEP})
+\\set step random(1, {_STEP})
+{_QUANTITIES}{_PRICES}\\set total {_TOTAL}
+"""
+_INSERT_ORDER = f"""\
+INSERT INTO orders (customer_id, total, note)
+    VALUES (:customer, :total * 0.01, CASE WHEN :door < 100 THEN 'leave at door ' || :door END);
+INSERT INTO order_lines (order_id, line_no, sku, quantity, price)
+    SELECT currval('orders_id_seq'), n, 'SKU-' || lpad((:product + (n - 1) * :step)::text, 5, '0'), quantity, cents * 0.01
+    FROM (VALUES {_VALUES}) AS line (n, quantity, cents)
+    WHERE quantity > 0;
+UPDATE stock SET quantity = stock.quantity - line.quantity
+    FROM (SELECT sku, quantity FROM order_lines WHERE order_id = (SELECT currval('orders_id_seq')) ORDER BY line_no) AS line
+    WHERE stock.warehouse = :warehouse AND stock.sku = line.sku;
+INSERT INTO order_events (order_id, kind, data)
+    VALUES (currval('orders_id_seq'), 'placed', jsonb_build_object('lines', :lines::int, 'warehouse', :warehouse::int));
+"""
+_CHOOSE_DISTANCE = f"\\set distance random({_UNSETTLED}, {_UNSETTLED + _RECENT})\n"
+_RECENT_ORDER = """\
+(SELECT id FROM orders
+        WHERE id BETWEEN (SELECT last_value FROM orders_id_seq) - :distance AND (SELECT last_value FROM orders_id_seq)
+        ORDER BY id LIMIT 1)"""
 
-def place_order(connection: Connection, rng: random.Random, shop: Shop) -> None:
-    order = shop.new_order()
-    with connection.pipeline(), connection.transaction():
-        _insert_order(connection, rng, order)
-    shop.add_order(order)
+_PLACE_ORDER = f"""\
+{_CHOOSE_ORDER}\\startpipeline
+BEGIN;
+{_INSERT_ORDER}COMMIT;
+\\endpipeline
+"""
 
-
-def pay_order(connection: Connection, rng: random.Random, shop: Shop) -> None:
-    order = shop.some_order(rng)
-    if order is None:
-        return place_order(connection, rng, shop)
-    amount = Decimal(rng.randint(100, 99_999)).scaleb(-2)
-    with connection.pipeline(), connection.transaction():
-        connection.execute("UPDATE orders SET status = 'paid' WHERE id = %s", [order])
-        connection.execute(
-            "INSERT INTO payments (order_id, method, amount, details) SELECT id, %s, %s, %s FROM orders WHERE id = %s",
-            [rng.choice(["card", "transfer", "voucher"]), amount, Jsonb({"attempt": rng.randint(1, 3)}), order],
-        )
-        connection.execute(
-            "UPDATE customers SET credit = credit + %s WHERE id = (SELECT customer_id FROM orders WHERE id = %s)",
-            [amount / 100, order],
-        )
-        connection.execute("INSERT INTO order_events (order_id, kind) VALUES (%s, 'paid')", [order])
-    return None
-
-
-def edit_customer(connection: Connection, rng: random.Random, shop: Shop) -> None:
-    connection.execute(
-        "UPDATE customers SET profile = profile || %s, tags = %s WHERE id = %s",
-        [Jsonb({"visits": rng.randint(1, 900)}), [rng.choice(["regular", "gold", "it's"])], rng.randint(1, CUSTOMERS)],
-    )
-
-
-def change_price(connection: Connection, rng: random.Random, shop: Shop) -> None:
-    """Leaves the large description unchanged: the log then marks it as "unchanged" instead of containing it."""
-    price = Decimal(rng.randint(100, 40_000)).scaleb(-2)
-    connection.execute("UPDATE products SET price = %s WHERE sku = %s", [price, _sku(rng.randint(1, PRODUCTS))])
-
-
-def replace_card(connection: Connection, rng: random.Random, shop: Shop) -> None:
-    """Changes a primary key."""
-    customer = rng.randint(1, CUSTOMERS)
-    connection.execute(
-        "UPDATE loyalty_cards SET card_no = %s, points = points + 10 WHERE customer_id = %s",
-        [shop.new_card(customer), customer],
-    )
-
-
-def cancel_order(connection: Connection, rng: random.Random, shop: Shop) -> None:
-    """Deletes an order; its lines and payments are deleted by cascade."""
-    order = shop.take_order()
-    if order is None:
-        return place_order(connection, rng, shop)
-    with connection.pipeline(), connection.transaction():
-        connection.execute("DELETE FROM orders WHERE id = %s", [order])
-        connection.execute("INSERT INTO order_events (order_id, kind) VALUES (%s, 'cancelled')", [order])
-    return None
-
-
-def abandon_order(connection: Connection, rng: random.Random, shop: Shop) -> None:
-    """Rolled back: none of its rows may ever be visible."""
-    with connection.pipeline(), connection.transaction() as transaction:
-        _insert_order(connection, rng, shop.new_order())
-        _roll_back(transaction)
-
-
-def place_with_second_thoughts(connection: Connection, rng: random.Random, shop: Shop) -> None:
-    """Commits an order after rolling back another one to a savepoint."""
-    order = shop.new_order()
-    with connection.pipeline(), connection.transaction():
-        with connection.transaction() as savepoint:
-            _insert_order(connection, rng, shop.new_order())
-            _roll_back(savepoint)
-        connection.execute(
-            "INSERT INTO orders (id, customer_id, total) VALUES (%s, %s, 0)", [order, rng.randint(1, CUSTOMERS)]
-        )
-        with connection.transaction():
-            connection.execute("UPDATE orders SET total = 1, note = 'reconsidered' WHERE id = %s", [order])
-    shop.add_order(order)
-
-
-Kind = Callable[[Connection, random.Random, Shop], None]
-
-MIX: tuple[tuple[Kind, int], ...] = (
-    (place_order, 40),
-    (pay_order, 24),
-    (edit_customer, 10),
-    (change_price, 8),
-    (replace_card, 6),
-    (cancel_order, 5),
-    (abandon_order, 4),
-    (place_with_second_thoughts, 3),
+_PAY_ORDER = f"""\
+{_CHOOSE_DISTANCE}\\set cents random(100, 99999)
+\\set method random(1, 3)
+\\set attempt random(1, 3)
+WITH paid AS (
+    UPDATE orders SET status = 'paid' WHERE id = {_RECENT_ORDER} RETURNING id, customer_id
+), payment AS (
+    INSERT INTO payments (order_id, method, amount, details)
+    SELECT id, (ARRAY['card', 'transfer', 'voucher'])[:method], :cents * 0.01, jsonb_build_object('attempt', :attempt::int)
+    FROM paid
+), event AS (
+    INSERT INTO order_events (order_id, kind) SELECT id, 'paid' FROM paid
 )
-"""Transactions, with their share in percent."""
+UPDATE customers SET credit = credit + :cents * 0.0001 WHERE id = (SELECT customer_id FROM paid);
+"""
 
-ROLLED_BACK: frozenset[Kind] = frozenset({abandon_order})
+_EDIT_CUSTOMER = f"""\
+\\set customer random(1, {CUSTOMERS})
+\\set visits random(1, 900)
+\\set tag random(1, 3)
+UPDATE customers SET profile = profile || jsonb_build_object('visits', :visits::int),
+        tags = ARRAY[(ARRAY['regular', 'gold', 'it''s'])[:tag]]
+    WHERE id = :customer;
+"""
+
+# The large description stays as it is: the log then marks it as "unchanged" instead of containing it.
+_CHANGE_PRICE = f"""\
+\\set product random(1, {PRODUCTS})
+\\set cents random(100, 40000)
+UPDATE products SET price = :cents * 0.01 WHERE sku = 'SKU-' || lpad(:product, 5, '0');
+"""
+
+# Changes a primary key. The number of a card ends with how many the customer had before.
+_REPLACE_CARD = f"""\
+\\set customer random(1, {CUSTOMERS})
+UPDATE loyalty_cards SET card_no = split_part(card_no, '-', 1) || '-' || split_part(card_no, '-', 2)::bigint + 1,
+        points = points + 10
+    WHERE customer_id = :customer;
+"""
+
+# The lines and payments of the order are deleted by cascade.
+_CANCEL_ORDER = f"""\
+{_CHOOSE_DISTANCE}WITH cancelled AS (DELETE FROM orders WHERE id = {_RECENT_ORDER} RETURNING id)
+INSERT INTO order_events (order_id, kind) SELECT id, 'cancelled' FROM cancelled;
+"""
+
+_ABANDON_ORDER = f"""\
+{_CHOOSE_ORDER}\\startpipeline
+BEGIN;
+{_INSERT_ORDER}ROLLBACK;
+\\endpipeline
+"""
+
+# Commits an order after another one is rolled back to a savepoint.
+_PLACE_WITH_SECOND_THOUGHTS = f"""\
+{_CHOOSE_ORDER}\\startpipeline
+BEGIN;
+SAVEPOINT first_thoughts;
+{_INSERT_ORDER}ROLLBACK TO first_thoughts;
+INSERT INTO orders (customer_id, total) VALUES (:customer, 0);
+SAVEPOINT second_thoughts;
+UPDATE orders SET total = 1, note = 'reconsidered' WHERE id = (SELECT currval('orders_id_seq'));
+RELEASE second_thoughts;
+COMMIT;
+\\endpipeline
+"""
+
+KINDS: tuple[Kind, ...] = (
+    Kind("place_order", 40, _PLACE_ORDER),
+    Kind("pay_order", 24, _PAY_ORDER),
+    Kind("edit_customer", 10, _EDIT_CUSTOMER),
+    Kind("change_price", 8, _CHANGE_PRICE),
+    Kind("replace_card", 6, _REPLACE_CARD),
+    Kind("cancel_order", 5, _CANCEL_ORDER),
+    Kind("abandon_order", 4, _ABANDON_ORDER, rolls_back=True),
+    Kind("place_with_second_thoughts", 3, _PLACE_WITH_SECOND_THOUGHTS),
+)
+"""All kinds. Their shares add up to 100."""

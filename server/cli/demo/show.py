@@ -10,7 +10,7 @@ from typing import Any
 
 from server.cli.client import Api, Document, NoServerError, ProblemError
 from server.cli.demo.measure import Probe
-from server.cli.demo.stage import SUBSCRIPTION, DemoError, Stage
+from server.cli.demo.stage import DATABASE, SUBSCRIPTION, DemoError, Stage
 from server.cli.verify_command import run_verification, verified_equal
 from server.demo.schema import TABLES
 from server.demo.workload import Workload
@@ -60,7 +60,7 @@ class Show:
     def __init__(self, stage: Stage, rate: float, seconds: float | None, tick: Callable[[Show], None]) -> None:
         self.stage = stage
         self.seconds = seconds
-        self.load = Workload(stage.connect, rate)
+        self.load = Workload(stage.postgres, DATABASE, rate)
         self.probe = Probe(stage.api, SUBSCRIPTION, stage.connect)
         self.cuts = Cuts()
         self.failure: str | None = None

@@ -23,7 +23,7 @@ def test_a_cut_follows_a_verification_of_the_user(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(show, "run_verification", run_verification)
     monkeypatch.setattr(show, "_AGAIN_S", 0.01)
-    stage: Any = SimpleNamespace(api=None, connect=lambda: None)
+    stage: Any = SimpleNamespace(api=None, connect=lambda: None, postgres=None)
     demo = show.Show(stage, 1.0, None, lambda _: None)
     demo._cut()
     assert (len(demo.cuts.answers), demo.cuts.unequal) == (1, 0)
