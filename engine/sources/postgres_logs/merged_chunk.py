@@ -67,7 +67,7 @@ class ChunkWriter:
         self._messages: list[int] = []
         self._records = 0
         self._wholes: list[Whole] = []
-        """Those that are written together, by `_settle`."""
+        """Those that are written together, by `settle`."""
         self._batch: tuple[_Batch, int] | None = None
         """The batch that is being written, and its first transaction that follows what is."""
         self.bytes = 0
@@ -75,7 +75,7 @@ class ChunkWriter:
 
     def take(self) -> tuple[Array, Array, list[int]]:
         """The records: uint8 data, their borders (int32), and which of them are messages of this writer. Messages of users may look so."""
-        self._settle()
+        self.settle()
         data = np.concatenate([*self._data, np.empty(0, np.uint8)])
         sizes = np.concatenate([*self._sizes, np.empty(0, np.int32)])
         offsets = np.zeros(len(sizes) + 1, np.int32)
@@ -86,7 +86,7 @@ class ChunkWriter:
 
     def begin(self, at: Numbered, message: LogsMessage | None) -> None:
         """Begin a transaction; `message`: what it says of the logs."""
-        self._settle()
+        self.settle()
         self._record(begin_record(at))
         if message is not None:
             self._messages.append(self._records)
@@ -155,7 +155,7 @@ class ChunkWriter:
 
     def run(self, run: LocalRun, numbers: Array) -> None:
         """Local transactions in their order. `numbers`: uint64, ascending."""
-        self._settle()
+        self.settle()
         taken = {
             node: list(self._logs[node].take_runs(run.places[run.nodes == node]))
             for node in np.unique(run.nodes).tolist()
@@ -190,8 +190,8 @@ class ChunkWriter:
             self._announce(node, number, record)
         return True
 
-    def _settle(self) -> None:
-        """Write what `whole` was called with."""
+    def settle(self) -> None:
+        """Write what `whole` was called with. It has to be before LateRows hears that the nodes are merged so far."""
         if not self._wholes:
             return
         wholes, self._wholes = self._wholes, []

@@ -433,6 +433,7 @@ class MergedStream:
             if self._writer.bytes >= CHUNK_BYTES:
                 self._flush()
                 yield
+        self._writer.settle()
 
     def _write(self, found: LocalRun | Global | InDoubt) -> Iterator[None]:
         if isinstance(found, LocalRun):

@@ -12,6 +12,7 @@ from engine.model.merged_logs import MergedLogs
 from engine.model.position import Lsn
 from engine.sort.merge_records import Order
 from engine.sources.postgres_logs import node_log
+from engine.sources.postgres_logs.late_rows import LateRows
 from engine.sources.postgres_logs.merged_stream import Keeping
 from tests.unit.postgres_logs.fed_nodes import (
     Clock,
@@ -179,3 +180,26 @@ def test_parts_that_are_written_count_as_held_no_longer() -> None:
         assert [log.held_bytes for log in stream._logs] == [0, 0]
     spool.assert_not_called()
     assert len(follower.with_marks) == 42
+
+
+def test_small_parts_are_written_before_the_nodes_count_as_merged() -> None:
+    """Or a row that has just settled on one node would be taken for an earlier one than a row of a part that was written before."""
+    logs = two_logs()
+    prepared(logs, 3)
+    committed(logs, range(3))
+    unwritten: list[int] = []
+
+    def advance(late: LateRows, merged_to: Sequence[int]) -> None:
+        unwritten.append(len(stream._writer._wholes))
+        plain(late, merged_to)
+
+    plain = LateRows.advance
+    streams = [FedStream(log.chunks([])) for log in logs]
+    with (
+        patch.object(LateRows, "advance", advance),
+        merged(streams, [log.end for log in logs], Keeping(memory_bytes=MANY), Order.CAUSAL) as stream,
+    ):
+        follower = Follower(Lsn(0), kept_before(2))
+        follow(stream, follower, {f"n{log.node}": Lsn(log.end) for log in logs})
+    assert len(follower.with_marks) == 5
+    assert set(unwritten) == {0}
