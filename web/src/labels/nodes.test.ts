@@ -19,6 +19,6 @@ describe("nodes", () => {
 
   it("say which ones the others wait for", () => {
     expect(lateWords([node(), node({ name: "n2" })])).toBeNull();
-    expect(lateWords([node(), node({ name: "n2", late: true }), node({ name: "n3", late: true })])).toContain("wait for n2, n3.");
+    expect(lateWords([node(), node({ name: "n2", late: true }), node({ name: "n3", late: true })])).toContain("the log of n2, n3 waits:");
   });
 });
