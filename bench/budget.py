@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench import captures, lanes, nodes, scaling, table_life
+from bench import captures, initial_copy, lanes, nodes, scaling, table_life
+from bench.contenders import NATIVE, PENSTOCK
 from bench.round_trips import FORMS
 from bench.suite import Order
 from bench.workload import Mode, Size, Workload
@@ -27,6 +28,10 @@ _WAYS = 18
 """Number of techniques."""
 _SESSION_S = 10.0
 """Seconds to start and stop a Spark session."""
+_FIRST_COPY_S = {PENSTOCK: 0.8, NATIVE: 1.5, initial_copy.COPY_OUT: 0.3}
+"""Seconds in which a side copies both tables of one step of the scale, and its copies are compared. Not measured at full size."""
+_TO_COPY_S = 1.0
+"""Seconds to fill the tables of one step."""
 _LANES_WRITTEN_S, _LANES_APPLIED_S, _LANES_BEGIN_S = 8_000.0, 5_000.0, 4.0
 """Transactions a second on the source and on the target, and seconds to restart the subscription."""
 
@@ -66,6 +71,8 @@ def seconds(workload: Workload, order: Order) -> float:
         return _SOURCE_S + _OURS_S + _VERIFY_S + size.rounds * _lanes_round(size, order.rest_s)
     if mode is Mode.CAPTURES:
         return _captures(_PACES.get(workload.name, _PACES["tpcb"]), size, order)
+    if mode is Mode.COPY:
+        return _first_copies(size, order)
     if mode is Mode.NODES:
         written = size.rounds * len(nodes.COUNTS) * size.amount / _PACES["tpcb"].written
         return 4 * _SOURCE_S + 2 * written + _OURS_S + size.seconds + _VERIFY_S
@@ -87,6 +94,13 @@ def _lanes_round(size: Size, rest_s: float) -> float:
     written = size.amount * (1 + _WARM_UP_PART) * (1 / _LANES_WRITTEN_S + 1 / _LANES_APPLIED_S)
     usual = len(FORMS) * 2 * (size.seconds + _MARK_S)
     return len(lanes.WAYS) * (_LANES_BEGIN_S + rest_s + written) + usual
+
+
+def _first_copies(size: Size, order: Order) -> float:
+    starts = {PENSTOCK: _OURS_S, **({NATIVE: _NATIVE_S} if order.against else {}), initial_copy.COPY_OUT: 0.0}
+    begun = len(initial_copy.rows(size.scale)) * sum(start + order.rest_s for start in starts.values())
+    copied = size.scale * sum(_FIRST_COPY_S[name] for name in starts)
+    return _SOURCE_S + size.scale * _TO_COPY_S + size.rounds * (begun + copied)
 
 
 def _captures(pace: Pace, size: Size, order: Order) -> float:

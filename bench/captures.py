@@ -134,10 +134,10 @@ def measure(
         }
 
 
-def turn(number: int) -> Sequence[str]:
+def turn(number: int, ways: Sequence[str] = WAYS) -> Sequence[str]:
     """The order of the ways in a round; it begins with another one each time."""
-    first = number % len(WAYS)
-    return (*WAYS[first:], *WAYS[:first])
+    first = number % len(ways)
+    return (*ways[first:], *ways[:first])
 
 
 def kept(sides: Document, way: str) -> float:

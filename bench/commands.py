@@ -66,6 +66,7 @@ class ModeName(StrEnum):
     LANES = "lanes"
     CAPTURES = "captures"
     NODES = "nodes"
+    COPY = "copy"
     SCALING = "scaling"
 
 

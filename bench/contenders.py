@@ -17,6 +17,7 @@ from bench.delay import DelayProxy
 from bench.errors import BenchError
 from bench.processes import Member, family, native_role, our_role, target_role
 from bench.workload import DATABASE, Connection, Table
+from engine.model.verification import VerificationMethod
 from server.cli.client import Api, Document, NoServerError, ProblemError
 from server.cli.running import Running, UpOptions
 from server.cli.verify_command import run_verification, verified_equal
@@ -35,6 +36,7 @@ _LIVE_TIMEOUT_S = 600.0
 PATIENTLY_S = 0.25
 """Polling interval of `until`, similar to the CLI's (0.2 s). Each poll costs the server some milliseconds."""
 _PATH = "/subscriptions/bench"
+_DUMPED = ("--no-publications", "--no-subscriptions")
 
 SUBSCRIBER_SETTINGS = {
     "max_worker_processes": "16",
@@ -138,6 +140,11 @@ class PenstockSide:
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="await-penstock")
 
     def start(self, tables: Sequence[Table]) -> None:
+        self.prepare()
+        self.follow(tables)
+
+    def prepare(self) -> None:
+        """Start server, engine and target, and store the connections."""
         self._running.start()
         wait_until(self._ready, 120, "an engine connected")
         self.api.put("/connections/source", connection_to(self._source))
@@ -147,8 +154,16 @@ class PenstockSide:
             self._target.execute(f"CREATE DATABASE {DATABASE}")
             target = connection_to(self._target, self.target_port)
         self.api.put("/connections/target", target)
+
+    def follow(self, tables: Sequence[Table], timeout_s: float = _LIVE_TIMEOUT_S) -> None:
+        """Create the subscription; returns when all tables are copied and live."""
         self.api.put(_PATH, subscription(tables, self._apply, self.capture))
-        wait_until(lambda: self._live(len(tables)), _LIVE_TIMEOUT_S, "the tables became live")
+        wait_until(lambda: self._live(len(tables)), timeout_s, "the tables became live", PATIENTLY_S)
+
+    def leave(self) -> None:
+        """Delete the subscription with its slot and publications. The target's tables stay."""
+        self.api.delete(_PATH)
+        wait_until(lambda: self.api.find(_PATH) is None, 60, "the subscription was deleted")
 
     @property
     def target(self) -> EmbeddedPostgres:
@@ -226,9 +241,9 @@ class PenstockSide:
         ours = [member for pid in pids if pid is not None for member in family(pid, our_role)]
         return ours if self._target is None else [*ours, *family(self._target.pid, target_role)]
 
-    def verify(self) -> bool:
-        """Whether source and target are equal, compared row by row at one position."""
-        return verified_equal(run_verification(self.api, "bench", {}, 1800))
+    def verify(self, method: VerificationMethod = VerificationMethod.ROWS) -> bool:
+        """Whether source and target are equal, compared at one position: row by row, or by counts and checksums of key ranges."""
+        return verified_equal(run_verification(self.api, "bench", {"method": method.value}, 1800))
 
     def query(self, sql: str) -> list[list[Any]]:
         """The rows that a read on the target returns."""
@@ -331,17 +346,30 @@ class NativeSide:
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="await-native")
 
     def start(self, tables: Sequence[Table]) -> None:
+        self.prepare(rows=True)
+        self._arrivals = Arrivals(self._copy)
+        self._subscribe(tables, copy_data="false")
+
+    def prepare(self, *, rows: bool = False) -> None:
+        """Start the cluster and create the source's tables in it. `rows`: with their rows."""
         self._copy.start()
         self._copy.execute(f"CREATE DATABASE {DATABASE}")
-        restore(self._source, self._copy)
-        self._arrivals = Arrivals(self._copy)
-        names = ", ".join(f"{table.schema}.{table.name}" for table in tables)
-        self._source.execute(f"CREATE PUBLICATION native FOR TABLE {names}", database=DATABASE)
-        self._copy.execute(
-            f"CREATE SUBSCRIPTION native CONNECTION '{self._source.dsn(DATABASE)}' PUBLICATION native"
-            f" WITH (slot_name = '{SLOT}', copy_data = false, streaming = on)",
-            database=DATABASE,
-        )
+        restore(self._source, self._copy, rows=rows)
+
+    def follow(self, tables: Sequence[Table], timeout_s: float) -> None:
+        """Create the subscription; returns when the rows of all tables are copied, and changes are followed."""
+        self._subscribe(tables, copy_data="true")
+        wait_until(lambda: self._synchronised(len(tables)), timeout_s, "the tables were synchronised", PATIENTLY_S)
+
+    def leave(self) -> None:
+        """Drop the subscription with its slot, and the publication. The tables stay."""
+        self._copy.execute("DROP SUBSCRIPTION native", database=DATABASE)
+        self._source.execute("DROP PUBLICATION native", database=DATABASE)
+
+    @property
+    def cluster(self) -> EmbeddedPostgres:
+        """The subscribing cluster."""
+        return self._copy
 
     def arm(self, number: int, position: str) -> Future[float]:
         return self._pool.submit(self._wait_seen, number)
@@ -363,6 +391,25 @@ class NativeSide:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._copy.destroy()
 
+    def _subscribe(self, tables: Sequence[Table], *, copy_data: str) -> None:
+        names = ", ".join(f"{table.schema}.{table.name}" for table in tables)
+        self._source.execute(f"CREATE PUBLICATION native FOR TABLE {names}", database=DATABASE)
+        self._copy.execute(
+            f"CREATE SUBSCRIPTION native CONNECTION '{self._source.dsn(DATABASE)}' PUBLICATION native"
+            f" WITH (slot_name = '{SLOT}', copy_data = {copy_data}, streaming = on)",
+            database=DATABASE,
+        )
+
+    def _synchronised(self, count: int) -> bool:
+        self._check_errors()
+        states = self._copy.execute("SELECT srsubstate FROM pg_subscription_rel", database=DATABASE)
+        return len(states) == count and set(states) == {("r",)}
+
+    def _check_errors(self) -> None:
+        sql = "SELECT coalesce(sum(apply_error_count + sync_error_count), 0) FROM pg_stat_subscription_stats"
+        if self._copy.execute(sql) != [(0,)]:
+            raise BenchError(f"PostgreSQL's own replication fails:\n{self._copy.log_tail(5)}")
+
     def _known(self) -> Arrivals:
         if self._arrivals is None:
             raise AssertionError("the side is started")
@@ -376,13 +423,11 @@ class NativeSide:
             except TimeoutError:
                 if monotonic() > deadline:
                     raise
-            errors = self._copy.execute("SELECT coalesce(sum(apply_error_count), 0) FROM pg_stat_subscription_stats")
-            if errors != [(0,)]:
-                raise BenchError(f"PostgreSQL's own replication fails:\n{self._copy.log_tail(5)}")
+            self._check_errors()
 
 
-def restore(source: EmbeddedPostgres, copy: EmbeddedPostgres) -> None:
-    """Copy the tables of the suite's database, with their rows, to another cluster."""
+def restore(source: EmbeddedPostgres, copy: EmbeddedPostgres, *, rows: bool) -> None:
+    """Copy the tables of the suite's database to another cluster. `rows`: with their rows."""
 
     def at(postgres: EmbeddedPostgres, program: str) -> list[str]:
         return [source.program(program), "-h", postgres.host, "-p", str(postgres.port), "-U", postgres.user]
@@ -390,7 +435,7 @@ def restore(source: EmbeddedPostgres, copy: EmbeddedPostgres) -> None:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         file = str(Path(folder) / "tables.sql")
         for command in (
-            [*at(source, "pg_dump"), "--no-publications", "--no-subscriptions", "-f", file, DATABASE],
+            [*at(source, "pg_dump"), *_DUMPED, *([] if rows else ["--schema-only"]), "-f", file, DATABASE],
             [*at(copy, "psql"), "-q", "-X", "-v", "ON_ERROR_STOP=1", "-f", file, "-d", DATABASE],
         ):
             answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603

@@ -6,6 +6,7 @@ import itertools
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -23,7 +24,11 @@ _EVERY_S = 0.5
 _MEMORY_EVERY = 2
 """Memory is sampled less often: to report it, the kernel walks all pages of a process, some milliseconds for ours."""
 
-_APPLY = ("logical replication apply worker", "logical replication parallel apply worker")
+_APPLY = (
+    "logical replication apply worker",
+    "logical replication parallel apply worker",
+    "logical replication tablesync worker",
+)
 
 _CLIENT = re.compile(r"\(\d+\) ")
 
@@ -66,6 +71,17 @@ def family(pid: int, role: Callable[[Sequence[str]], str]) -> list[Member]:
     except psutil.NoSuchProcess:
         return []
     return [(role(command), process) for process in processes if (command := _command(process))]
+
+
+def family_cpu_s(pid: int) -> float:
+    """CPU seconds of a process and all its descendants until now. Includes descendants that have ended, if their parent waited for them."""
+    parent = psutil.Process(pid)
+    used = 0.0
+    for process in [parent, *parent.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            times = process.cpu_times()
+            used += times.user + times.system + times.children_user + times.children_system
+    return used
 
 
 def _command(process: psutil.Process) -> list[str]:

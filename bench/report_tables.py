@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from bench import captures
+from bench import captures, initial_copy
 from bench.contenders import NATIVE, PENSTOCK
 from bench.lanes import ONE, PAIRS
 from bench.processes import SENDER
@@ -105,6 +105,34 @@ def of_captures(documents: Sequence[Document]) -> Iterator[Table]:
                 *("rows/s drained", "in multiples of the CSV reader's (all rounds)", "median wait, ms", "p99, ms"),
             )
             yield "Ways to capture", [document], [head, *_captured(document), captures.GOALS]
+
+
+def of_initial_copies(documents: Sequence[Document]) -> Iterator[Table]:
+    """What the first copy of each table takes on each side, with the goals for Penstock."""
+    for document in documents:
+        if document["mode"] == Mode.COPY.value and document["rounds"]:
+            head = (
+                *("table", "copied by", "rows", "seconds", "rows/s", "times PostgreSQL's rate (all rounds)"),
+                *("CPU seconds of the source", "of the side's own processes", "peak memory, MB"),
+            )
+            times, memory = f"at least {initial_copy.LEAST_TIMES:.1f}", f"at most {initial_copy.MOST_MB:,}"
+            goals = ("goals for Penstock", *[None] * 4, times, None, None, memory)
+            yield f"First copies: {label(document)}", [document], [head, *_copied(document), goals]
+
+
+def _copied(document: Document) -> Iterator[Row]:
+    for table in document["rounds"][0]["sides"][PENSTOCK]:
+        for side in document["sides"]:
+            figures = document["summary"][side][table]
+            times = [round_["sides"][side][table].get("times_native") for round_ in document["rounds"]]
+            known = [each for each in times if each is not None]
+            yield (
+                table,
+                _NAMES.get(side, side),
+                *(figures[key] for key in ("rows", "seconds", "rows_per_s")),
+                _spread(statistics.median(known), known) if known else None,
+                *(figures[key] for key in ("source_cpu_s", "cpu_s_total", "peak_pss_mb_total")),
+            )
 
 
 def _captured(document: Document) -> Iterator[Row]:

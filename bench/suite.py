@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bench import backlog, capture, captures, lanes, nodes, open_transactions, scaling, steady, table_life, techniques
+from bench import (
+    backlog,
+    capture,
+    captures,
+    initial_copy,
+    lanes,
+    nodes,
+    open_transactions,
+    scaling,
+    steady,
+    table_life,
+    techniques,
+)
 from bench import probes as watching
 from bench.contenders import NATIVE, PENSTOCK, SUBSCRIBER_SETTINGS, PenstockSide
 from bench.environment import Stage, sides_into
@@ -123,6 +135,10 @@ def run(workload: Workload, order: Order, say: Callable[[str], None], clock: Clo
         document |= captures.measure(workload, size, steady_ones, order.rest_s, say, verify=order.verify)
     elif mode is Mode.NODES:
         document |= nodes.measure(workload, size, order.waits, say)
+    elif mode is Mode.COPY:
+        side_of = sides_into(order.target, order.apply)
+        stage = Stage(workload, size.scale, [], say, rest_s=order.rest_s)
+        document |= initial_copy.measure(stage, side_of, names, size.rounds, say, verify=order.verify)
     elif mode is Mode.SCALING:
         document |= scaling.measure(workload, size, order.rest_s, say)
     elif mode is Mode.CAPTURE:
@@ -171,6 +187,8 @@ def _size(workload: Workload, mode: Mode, size: Size, order: Order) -> Document:
     if mode is Mode.LANES:
         counted = {"amount": size.amount, "unit": workload.unit, "scale": size.scale, "rounds": size.rounds}
         return {**counted, "seconds_each_usual_way": size.seconds}
+    if mode is Mode.COPY:
+        return {"scale": size.scale, "rows": initial_copy.rows(size.scale), "rounds": size.rounds}
     if mode is Mode.NODES:
         counted = {"amount": size.amount, "unit": workload.unit, "rounds": size.rounds}
         return {**counted, "rate": size.rate, "waits_per_s": order.waits, "seconds": size.seconds}

@@ -44,6 +44,8 @@ class Mode(StrEnum):
     """The same load without capture, with the log, and with triggers: what each costs writers, and how fast it is read."""
     NODES = "nodes"
     """The logs of several nodes are merged into one: how fast, and how long waits over them take."""
+    COPY = "copy"
+    """Whole tables are copied for the first time, without a load."""
     SCALING = "scaling"
     """A captured backlog is processed by the Spark stages alone, on one core and on two."""
 

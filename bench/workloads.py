@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.bulk import HugeAborted, HugeTransaction, NightBatch, Tables500
 from bench.captures import Triggers
+from bench.initial_copy import InitialCopy
 from bench.lanes import Lanes
 from bench.nodes import Nodes
 from bench.open_transactions import OpenTransactions
@@ -42,6 +43,7 @@ WORKLOADS: dict[str, Workload] = {
         Lanes(),
         Triggers(),
         Nodes(),
+        InitialCopy(),
     )
 }
 
@@ -51,7 +53,7 @@ _FULL_ONLY = frozenset({Lanes.name, TableLife.name})
 """Workloads that small sizes leave out because their setup would take the available time."""
 
 
-_NAMED_ONLY = frozenset({Triggers.name, Nodes.name})
+_NAMED_ONLY = frozenset({Triggers.name, Nodes.name, InitialCopy.name})
 """Workloads that run only if they are named, or their mode is: all others fill the time for everything."""
 
 

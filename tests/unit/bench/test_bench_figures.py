@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import Any
 
 import psutil
@@ -15,7 +17,16 @@ from bench.errors import BenchError
 from bench.facts import cpu_model
 from bench.histogram import Times
 from bench.probes import growth
-from bench.processes import SENDER, Sampler, Usage, native_role, our_role, pss_bytes, written_bytes
+from bench.processes import (
+    SENDER,
+    Sampler,
+    Usage,
+    family_cpu_s,
+    native_role,
+    our_role,
+    pss_bytes,
+    written_bytes,
+)
 from bench.source_log import LogVolume, image_bytes
 from bench.suite import is_good, summary
 from bench.workload import Made
@@ -74,6 +85,7 @@ def test_our_processes_have_roles(command: list[str], role: str) -> None:
 def test_the_subscriber_has_appliers_and_others() -> None:
     assert native_role(["postgres: logical replication apply worker for subscription 16399"]) == "apply"
     assert native_role(["postgres: logical replication parallel apply worker for subscription 16399"]) == "apply"
+    assert native_role(["postgres: logical replication tablesync worker for subscription 16399 sync 16384"]) == "apply"
     assert native_role(["postgres: checkpointer "]) == "background"
 
 
@@ -92,6 +104,13 @@ def test_a_sampler_sees_this_process() -> None:
     assert usage.peak_pss["engine"] > 1_000_000
     assert usage.peak_pss_total == usage.peak_pss["engine"]
     assert usage.seconds > 0
+
+
+def test_a_child_that_has_ended_counts_with_its_family() -> None:
+    before = family_cpu_s(os.getpid())
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    subprocess.run([sys.executable, "-I", "-S", "-c", busy], check=True)
+    assert family_cpu_s(os.getpid()) - before > 0.25
 
 
 def test_totals_leave_out_what_is_not_compared() -> None:

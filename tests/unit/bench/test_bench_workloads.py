@@ -38,7 +38,7 @@ PROMISED = {
     "freshness",
 }
 PROMISED |= {"huge-transaction", "huge-aborted", "open-transactions", "idle", "capture-only", "techniques", "scaling"}
-PROMISED |= {"lanes", "triggers"}
+PROMISED |= {"lanes", "triggers", "initial-copy"}
 
 
 def test_the_promised_workloads_are_there() -> None:
@@ -115,10 +115,10 @@ def test_the_command_lists_and_refuses() -> None:
 def test_all_is_every_workload_once_and_some_twice() -> None:
     quick = [(workload.name, mode) for workload, mode in everything(None, quick=True)]
     assert [name for name, _ in quick] == [
-        name for name in WORKLOADS if name not in {"lanes", "table-life", "triggers", "nodes"}
+        name for name in WORKLOADS if name not in {"lanes", "table-life", "triggers", "nodes", "initial-copy"}
     ]
     full = [(workload.name, mode) for workload, mode in everything(None, quick=False)]
-    assert {name for name, _ in full} == set(WORKLOADS) - {"triggers", "nodes"}
+    assert {name for name, _ in full} == set(WORKLOADS) - {"triggers", "nodes", "initial-copy"}
     assert ("tables-500", Mode.SUSTAINED) in full
     assert len(full) == len(set(full)) > len(quick)
     assert {workload.name for workload, _ in everything(Mode.IDLE, quick=False)} == {"idle"}
