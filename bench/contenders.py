@@ -35,6 +35,8 @@ _ASK_TIMEOUT_MS = 600_000
 _LIVE_TIMEOUT_S = 600.0
 PATIENTLY_S = 0.25
 """Polling interval of `until`, similar to the CLI's (0.2 s). Each poll costs the server some milliseconds."""
+_FOLLOWED_EVERY_S = 1.0
+"""Polling interval of `follow`: a copy competes with the server's answers for the processor."""
 _PATH = "/subscriptions/bench"
 _DUMPED = ("--no-publications", "--no-subscriptions")
 
@@ -158,7 +160,7 @@ class PenstockSide:
     def follow(self, tables: Sequence[Table], timeout_s: float = _LIVE_TIMEOUT_S) -> None:
         """Create the subscription; returns when all tables are copied and live."""
         self.api.put(_PATH, subscription(tables, self._apply, self.capture))
-        wait_until(lambda: self._live(len(tables)), timeout_s, "the tables became live", PATIENTLY_S)
+        wait_until(lambda: self._live(len(tables)), timeout_s, "the tables became live", _FOLLOWED_EVERY_S)
 
     def leave(self) -> None:
         """Delete the subscription with its slot and publications. The target's tables stay."""
@@ -359,7 +361,9 @@ class NativeSide:
     def follow(self, tables: Sequence[Table], timeout_s: float) -> None:
         """Create the subscription; returns when the rows of all tables are copied, and changes are followed."""
         self._subscribe(tables, copy_data="true")
-        wait_until(lambda: self._synchronised(len(tables)), timeout_s, "the tables were synchronised", PATIENTLY_S)
+        wait_until(
+            lambda: self._synchronised(len(tables)), timeout_s, "the tables were synchronised", _FOLLOWED_EVERY_S
+        )
 
     def leave(self) -> None:
         """Drop the subscription with its slot, and the publication. The tables stay."""
