@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.contenders import connection_to, declared, wait_until
 from bench.errors import BenchError
-from bench.workload import DATABASE, Table
+from bench.workload import DATABASE, Connection, Table
 from server.cli.client import Api
 from server.cli.running import Running, UpOptions
 from server.cli.verify_command import run_verification, verified_equal
@@ -137,12 +137,7 @@ def _write(
                 return
             if chance.random() < _SPAN_SHARE:
                 pair = chance.sample(range(len(nodes)), 2)
-                for at in pair:
-                    sessions[at].execute("BEGIN")
-                    sessions[at].execute("INSERT INTO history VALUES (%s, now(), 'global')", [count])
-                    sessions[at].execute(f"PREPARE TRANSACTION 'w{count}@{at}'".encode())
-                for at in pair:
-                    sessions[at].execute(f"COMMIT PREPARED 'w{count}@{at}'".encode())
+                write_global(sessions, pair, "w", count)
             else:
                 session = sessions[chance.randrange(len(nodes))]
                 statement = "UPDATE accounts SET amount = amount + 1 WHERE id = (SELECT min(id) FROM accounts) + %s"
@@ -154,3 +149,13 @@ def _write(
     finally:
         for session in sessions:
             session.close()
+
+
+def write_global(sessions: Sequence[Connection], parts: Sequence[int], prefix: str, number: int) -> None:
+    """Commit a global transaction with a part on each of these nodes, in two phases. Its id is the prefix with the number."""
+    for at in parts:
+        sessions[at].execute("BEGIN")
+        sessions[at].execute("INSERT INTO history VALUES (%s, now(), 'global')", [number])
+        sessions[at].execute(f"PREPARE TRANSACTION '{prefix}{number}@{at}'".encode())
+    for at in parts:
+        sessions[at].execute(f"COMMIT PREPARED '{prefix}{number}@{at}'".encode())

@@ -19,7 +19,7 @@ from bench.contenders import connection_to, declared
 from bench.environment import CLUSTER_SETTINGS
 from bench.errors import BenchError
 from bench.facts import core_ms, load_average
-from bench.node_waits import measure_waits
+from bench.node_waits import measure_waits, write_global
 from bench.small_transactions import Tpcb
 from bench.workload import DATABASE, Connection, Mode, Size, Table, Workload
 from server.demo.embedded import EmbeddedPostgres, server_folder
@@ -184,12 +184,7 @@ def _write(nodes: Sequence[EmbeddedPostgres], amount: int, name: str) -> None:
         for number in range(spans):
             # Two parts whatever the number of nodes, so that backlogs of more nodes are no more work.
             pair = [(number + after) % len(sessions) for after in range(2)]
-            for at in pair:
-                sessions[at].execute("BEGIN")
-                sessions[at].execute("INSERT INTO history VALUES (%s, now(), 'global')", [number])
-                sessions[at].execute(f"PREPARE TRANSACTION '{name}-{number}@{at}'".encode())
-            for at in pair:
-                sessions[at].execute(f"COMMIT PREPARED '{name}-{number}@{at}'".encode())
+            write_global(sessions, pair, f"{name}-", number)
 
 
 @contextmanager
