@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.model.subscription import BatchPolicy
-from engine.pipeline.cost_model import HERE, HERE_MS, SURPRISE, JobPlacement, LinearCost, Way
+from engine.pipeline.cost_model import HERE, SURPRISE, JobPlacement, LinearCost, Way
 
 FREE = BatchPolicy()
 
@@ -33,7 +33,7 @@ def test_small_jobs_run_here_and_large_ones_in_spark() -> None:
 
 
 def test_as_few_tasks_as_do_not_hold_up_the_commits() -> None:
-    tuner = taught((1.0, 0.002), (30.0, 0.002))
+    tuner = taught((1.0, 0.004), (30.0, 0.002))
     assert tuner.choose(200_000, 600.0, spark=2) == Way("spark", 1)
     assert tuner.choose(200_000, 50.0, spark=2) == Way("spark", 2)
 
@@ -44,9 +44,10 @@ def test_where_this_process_is_slow_less_is_run_in_it() -> None:
     assert slow.choose(20_000, 5.0, spark=2).path == "spark"
 
 
-def test_this_process_is_never_held_for_long() -> None:
-    tuner = taught((1.0, 0.001), (1_000.0, 0.1))
-    assert tuner.choose(int(HERE_MS / 0.001), 60_000.0, spark=2).path == "spark"
+def test_a_long_job_runs_here_if_it_costs_less_and_does_not_hold_up_the_commits() -> None:
+    tuner = taught((1.0, 0.001), (100.0, 0.0012))
+    assert tuner.choose(1_000_000, 1_200.0, spark=2) == HERE
+    assert tuner.choose(1_000_000, 500.0, spark=2) == Way("spark", 2)
 
 
 @pytest.mark.parametrize("slow_ms", [150.0, 2_000.0, 60_000.0])
