@@ -47,19 +47,20 @@ def read_block(ref: BlockRef) -> tuple[Bytes, Offsets]:
 
 
 def read_blocks(refs: Sequence[BlockRef]) -> Iterator[tuple[Bytes, Offsets]]:
-    """The records of each block: their bytes, and `count + 1` borders in them. Adjoining blocks are read together.
+    """The records of each block: their bytes, and `count + 1` borders in them. Adjoining blocks are mapped together.
 
     A slow log makes thousands of blocks of a few records each; to open and map the file for each would cost more than to read them.
     Raises EngineFault(QUEUE_CORRUPT) if a file is missing or too short, or if a checksum does not match.
     """
     for run in _runs(refs):
-        message = _mapped(run)
+        mapped = _mapped(run)
         at = 0
         for ref in run:
-            if zlib.crc32(message[at : at + ref.length]) != ref.crc:
+            message = mapped[at : at + ref.length]
+            if zlib.crc32(message) != ref.crc:
                 raise _corrupt(ref, "the checksum does not match")
+            yield _decoded(ref, message)
             at += ref.length
-        yield from _decoded(run, message)
 
 
 def _runs(refs: Sequence[BlockRef]) -> Iterator[list[BlockRef]]:
@@ -76,26 +77,18 @@ def _runs(refs: Sequence[BlockRef]) -> Iterator[list[BlockRef]]:
         yield run
 
 
-def _decoded(run: Sequence[BlockRef], message: memoryview) -> Iterator[tuple[Bytes, Offsets]]:
+def _decoded(ref: BlockRef, message: memoryview) -> tuple[Bytes, Offsets]:
     try:
-        if len(run) == 1:
-            batches = [pa.ipc.read_record_batch(pa.py_buffer(message), SCHEMA)]
-        else:
-            batches = pa.ipc.open_stream(b"".join((schema_message(), message, END_OF_STREAM))).read_all().to_batches()
-        columns = [batch.column(0) for batch in batches]
+        column = pa.ipc.read_record_batch(pa.py_buffer(message), SCHEMA).column(0)
     except (pa.ArrowException, OSError) as error:
-        raise _corrupt(run[0], "not a record batch") from error
-    if len(columns) != len(run):
-        raise _corrupt(run[0], "the number of record batches differs from the index")
-    for ref, column in zip(run, columns, strict=True):
-        if len(column) != ref.count:
-            raise _corrupt(ref, "the number of records differs from the index")
-        _, offsets_buffer, data_buffer = column.buffers()
-        offsets = np.frombuffer(offsets_buffer, np.int32, ref.count + 1)
-        if data_buffer is None:
-            yield np.empty(0, np.uint8), offsets
-        else:
-            yield np.frombuffer(data_buffer, np.uint8, int(offsets[-1])), offsets
+        raise _corrupt(ref, "not a record batch") from error
+    if len(column) != ref.count:
+        raise _corrupt(ref, "the number of records differs from the index")
+    _, offsets_buffer, data_buffer = column.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32, ref.count + 1)
+    if data_buffer is None:
+        return np.empty(0, np.uint8), offsets
+    return np.frombuffer(data_buffer, np.uint8, int(offsets[-1])), offsets
 
 
 def _mapped(run: Sequence[BlockRef]) -> memoryview:
