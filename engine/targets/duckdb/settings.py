@@ -15,8 +15,11 @@ class DuckDbSettings:
     threads: int = 2
     spill_limit: str = "8GB"
     """Disk that sorts, joins and comparisons larger than memory may use next to the database file."""
-    checkpoint_threshold: str = "64MB"
-    """Size of the write-ahead log at which a commit folds it into the database file."""
+    checkpoint_threshold: str = "256MB"
+    """Size of the write-ahead log at which a commit folds it into the database file. A checkpoint compresses each changed row group again.
+    With 64 MB, 150 batches of 5,000 changed rows of 60 columns took 33 s of processor time instead of 23 s, and of 50,000 changed rows of 3
+    columns 17 s instead of 13 s. What is not folded in yet stays in memory, within `memory_limit`, and is read again when the file is
+    opened after a crash: 200 MB within 1 s. 512 MB saved the wide rows another 7 s, and took 190 MB more memory."""
     query_memory: int = 512 * 1024 * 1024
     """Bytes that one reader's statement may take, in the process that it runs in."""
 
