@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.platform.compiled import NULL, UNSET, Array, kernel
+from engine.platform.compiled import NULL, UNSET, Array, inlined_kernel, kernel
 
 OK, ALREADY_THERE, NOT_THERE, NO_OLD_IMAGE, KEY_NULL, VALUE_UNKNOWN, OTHER_COLUMNS, TWO_ROWS, NOT_AN_INSERT = range(9)
 MOVED_VALUE_UNKNOWN = NOT_AN_INSERT + 1
@@ -78,7 +78,7 @@ def _be32(data: Array, at: int) -> int:
     return _be16(data, at) << 16 | _be16(data, at + 2)
 
 
-@kernel
+@inlined_kernel
 def _hash_ref(data: Array, refs: Refs, ref: int) -> None:
     h = _SEED
     for c in range(refs.off.shape[1]):
@@ -91,7 +91,7 @@ def _hash_ref(data: Array, refs: Refs, ref: int) -> None:
     refs.hash[ref] = h ^ (h >> _SHIFT)
 
 
-@kernel
+@inlined_kernel
 def _same_ref(data: Array, refs: Refs, a: int, b: int) -> bool:
     for c in range(refs.off.shape[1]):
         length = refs.len[a, c]
@@ -104,7 +104,7 @@ def _same_ref(data: Array, refs: Refs, a: int, b: int) -> bool:
     return True
 
 
-@kernel
+@inlined_kernel
 def _read_key(data: Array, at: int, version: int, layout: Layout, refs: Refs, ref: int) -> bool:
     """Record the places of the key columns of the tuple at `at`; False if the tuple has another number of columns."""
     if _be16(data, at) != layout.width[version]:
@@ -125,7 +125,7 @@ def _read_key(data: Array, at: int, version: int, layout: Layout, refs: Refs, re
     return True
 
 
-@kernel
+@inlined_kernel
 def _complete_key(refs: Refs, ref: int, old: int) -> int:
     """Fill unset columns of the new key from the old key. Returns OK, or the fault if the key stays incomplete."""
     for c in range(refs.off.shape[1]):
@@ -182,7 +182,7 @@ def read_keys(
     return OK, -1
 
 
-@kernel
+@inlined_kernel
 def _take_tuple(data: Array, at: int, target: Array, only_text: bool, rows: Rows, row: int) -> int:
     """Set the UNSET columns of `row` from the tuple at `at`; returns how many were set."""
     taken = 0
@@ -205,7 +205,7 @@ def _take_tuple(data: Array, at: int, target: Array, only_text: bool, rows: Rows
     return taken
 
 
-@kernel
+@inlined_kernel
 def _fill_lacking(layout: Layout, version: int, rows: Rows, row: int) -> int:
     taken = 0
     for c in range(rows.len.shape[0]):
@@ -216,7 +216,7 @@ def _fill_lacking(layout: Layout, version: int, rows: Rows, row: int) -> int:
     return taken
 
 
-@kernel
+@inlined_kernel
 def _take_change(data: Array, changes: Changes, i: int, layout: Layout, rows: Rows, row: int, missing: int) -> int:
     """Complete `row` from the new image of change `i`; returns how many columns remain UNSET."""
     version = changes.version[i]
@@ -280,7 +280,7 @@ class Net(NamedTuple):
     met: Array
 
 
-@kernel
+@inlined_kernel
 def _place(data: Array, refs: Refs, ref: int, net: Net, cleared: bool) -> int:
     """The place of a key; created if the key is new."""
     mask = net.table.size - 1
@@ -304,13 +304,13 @@ def _place(data: Array, refs: Refs, ref: int, net: Net, cleared: bool) -> int:
     return int(place)
 
 
-@kernel
+@inlined_kernel
 def _put(net: Net, place: int, row: int) -> None:
     net.next[row] = net.head[place]
     net.head[place] = row
 
 
-@kernel
+@inlined_kernel
 def _new_row(net: Net, source: int) -> int:
     row = net.used[1]
     net.used[1] += 1
@@ -319,7 +319,7 @@ def _new_row(net: Net, source: int) -> int:
     return int(row)
 
 
-@kernel
+@inlined_kernel
 def _note_leaving(net: Net, place: int, row: int, i: int) -> None:
     """For soft delete, note that the row leaves the place with change `i`. Call it before `last` is changed."""
     if net.left_at.size > 0:
@@ -328,7 +328,7 @@ def _note_leaving(net: Net, place: int, row: int, i: int) -> None:
         net.left_at[place] = i
 
 
-@kernel
+@inlined_kernel
 def _clear(net: Net, i: int) -> None:
     """Remove the rows of all places: change `i` is a TRUNCATE."""
     for place in range(net.used[0]):
@@ -342,7 +342,7 @@ def _clear(net: Net, i: int) -> None:
         net.vacant[place] = True
 
 
-@kernel
+@inlined_kernel
 def _leave(net: Net, place: int, row: int) -> None:
     if net.head[place] == row:
         net.head[place] = net.next[row]
@@ -374,7 +374,7 @@ def _same_image(data: Array, changes: Changes, i: int, last: int, layout: Layout
     return True
 
 
-@kernel
+@inlined_kernel
 def _find_row(data: Array, changes: Changes, i: int, layout: Layout, net: Net, place: int, ref: int, pair: Rows) -> int:
     """The row at `place` that change `i` affects, -1 if there is none.
 
@@ -393,7 +393,7 @@ def _find_row(data: Array, changes: Changes, i: int, layout: Layout, net: Net, p
     return int(row)
 
 
-@kernel
+@inlined_kernel
 def _make_room(net: Net, place: int) -> None:
     """Remove the row at `place`, if there is one: another one comes there. No place has several rows."""
     if net.met.size > 0 and not net.vacant[place]:
@@ -405,7 +405,7 @@ def _make_room(net: Net, place: int) -> None:
         net.used[3] += 1
 
 
-@kernel
+@inlined_kernel
 def _arrive(net: Net, place: int, row: int, several: bool) -> bool:
     """Add a row to `place`; False if another row is there and `several` is false."""
     if not several:
@@ -434,7 +434,7 @@ class Outcomes(NamedTuple):
     existed: Array
 
 
-@kernel
+@inlined_kernel
 def _touch(outcomes: Outcomes, place: int, number: int) -> None:
     if outcomes.mark[place] != number:
         outcomes.mark[place] = number

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.platform.compiled import NULL, Array, kernel
+from engine.platform.compiled import NULL, Array, copy_bytes, inlined_kernel, kernel
 
 _INT64_MAX = 9223372036854775807
 """Largest int64; as a timestamp, infinity in DuckDB."""
@@ -28,7 +28,7 @@ _INFINITY = np.frombuffer(b"infinity", np.uint8).copy()
 _NULL_WORD = np.frombuffer(b"NULL", np.uint8).copy()
 
 
-@kernel
+@inlined_kernel
 def _byte(data: Array, at: int) -> int:
     """One byte as a signed integer: numba turns sums of signed and unsigned 64-bit integers into floats."""
     return int(np.int64(data[at]))
@@ -38,13 +38,7 @@ def _byte(data: Array, at: int) -> int:
 def gather(data: Array, off: Array, length: Array, start: Array, out: Array) -> None:
     """Concatenate texts: text i is at `out[start[i]:start[i + 1]]`."""
     for i in range(off.size):
-        n = length[i]
-        p, q = off[i], start[i]
-        if n > 48:
-            out[q : q + n] = data[p : p + n]
-        else:
-            for k in range(n):
-                out[q + k] = data[p + k]
+        copy_bytes(data, off[i], length[i], out, start[i])
 
 
 @kernel
@@ -89,7 +83,7 @@ def parse_ints(data: Array, off: Array, length: Array, low: int, high: int, out:
     return -1
 
 
-@kernel
+@inlined_kernel
 def _decimal(data: Array, p: int, stop: int, precision: int, scale: int, out: Array) -> bool:
     """Write one decimal as `[low, high]` words of its 128-bit two's complement; False if it does not fit."""
     negative = p < stop and data[p] == _MINUS
@@ -141,7 +135,7 @@ def parse_decimals(data: Array, off: Array, length: Array, precision: int, scale
     return -1
 
 
-@kernel
+@inlined_kernel
 def _infinity(data: Array, p: int, stop: int) -> int:
     """1 for `infinity`, -1 for `-infinity`, else 0."""
     sign = 1
@@ -156,7 +150,7 @@ def _infinity(data: Array, p: int, stop: int) -> int:
     return sign
 
 
-@kernel
+@inlined_kernel
 def _number(data: Array, p: int, stop: int, digits: int) -> int:
     """The number with exactly `digits` digits at `p`, -1 if there is none."""
     if p + digits > stop:
@@ -170,7 +164,7 @@ def _number(data: Array, p: int, stop: int, digits: int) -> int:
     return int(value)
 
 
-@kernel
+@inlined_kernel
 def _year_digits(data: Array, p: int, stop: int) -> int:
     digits = 0
     while p + digits < stop and 48 <= data[p + digits] <= 57:
@@ -178,12 +172,12 @@ def _year_digits(data: Array, p: int, stop: int) -> int:
     return digits if 4 <= digits <= 7 else -1
 
 
-@kernel
+@inlined_kernel
 def _before_christ(data: Array, p: int, stop: int) -> bool:
     return stop - p > 3 and data[stop - 3] == ord(" ") and data[stop - 2] == ord("B") and data[stop - 1] == ord("C")
 
 
-@kernel
+@inlined_kernel
 def _days(data: Array, p: int, stop: int, before_christ: bool) -> tuple[int, int]:
     """Days since 1970-01-01 of the date at `p`, and the offset of its end; -1 as offset if there is no date."""
     digits = _year_digits(data, p, stop)
@@ -227,7 +221,7 @@ def parse_dates(data: Array, off: Array, length: Array, out: Array) -> int:
     return -1
 
 
-@kernel
+@inlined_kernel
 def _time(data: Array, p: int, stop: int) -> tuple[int, int]:
     """Microseconds of the time of day at `p`, and the offset of its end; -1 as offset if there is no time."""
     hour, minute, second = _number(data, p, stop, 2), _number(data, p + 3, stop, 2), _number(data, p + 6, stop, 2)
@@ -265,7 +259,7 @@ def parse_times(data: Array, off: Array, length: Array, out: Array) -> int:
     return -1
 
 
-@kernel
+@inlined_kernel
 def _timestamp(data: Array, p: int, stop: int, zoned: bool) -> tuple[int, bool]:
     """Microseconds since 1970-01-01, and whether the text is a timestamp that fits."""
     before_christ = _before_christ(data, p, stop)
@@ -303,7 +297,7 @@ def parse_timestamps(data: Array, off: Array, length: Array, zoned: bool, out: A
     return -1
 
 
-@kernel
+@inlined_kernel
 def _nibble(letter: int) -> int:
     if 48 <= letter <= 57:
         return letter - 48
@@ -330,7 +324,7 @@ def parse_hex(data: Array, off: Array, length: Array, start: Array, out: Array) 
     return -1
 
 
-@kernel
+@inlined_kernel
 def _element(data: Array, p: int, stop: int, delimiter: int, out: Array, at: int) -> tuple[int, int]:
     """Copy the array element at `p` to `out[at:]`; returns the offset of its end (-1 = no element) and its length in `out`."""
     n = 0
@@ -405,7 +399,7 @@ def split_arrays(
     return -1
 
 
-@kernel
+@inlined_kernel
 def _unescaped(letter: int) -> int:
     """The character for a letter after a backslash in COPY text."""
     if letter == ord("n"):
@@ -421,7 +415,7 @@ def _unescaped(letter: int) -> int:
     return 11 if letter == ord("v") else letter
 
 
-@kernel
+@inlined_kernel
 def _unescape(data: Array, p: int, stop: int) -> int:
     r"""Undo the escapes of a field of COPY text in place; returns its length, NULL for `\N`."""
     if stop - p == 2 and data[p] == _ESCAPE and data[p + 1] == ord("N"):

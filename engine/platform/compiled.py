@@ -16,9 +16,30 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def kernel(function: _F) -> _F:
     """Compile with numba; the signature is kept for the type checker.
 
-    Kernels call only kernels of their own module, because numba's cache does not notice changes in another file.
+    A kernel creates no arrays, and assigns no slices: it is compiled without numba's counting of references. With it, a function with a
+    tuple of arrays that was called for each change took 200 ns for the counting alone.
+
+    Kernels call only kernels of their own module, and `copy_bytes`, because numba's cache does not notice changes in another file.
     """
-    return cast("_F", njit(cache=True, nogil=True)(function))
+    return cast("_F", njit(cache=True, nogil=True, _nrt=False)(function))
+
+
+def inlined_kernel(function: _F) -> _F:
+    """As `kernel`, compiled into each kernel that calls it, for functions that are called for each change or value: to pass a tuple of
+    arrays took longer than the work. Net change of updates by key: 500 ns each with references and calls, 250 ns with calls, 50 ns
+    without."""
+    return cast("_F", njit(cache=True, nogil=True, _nrt=False, inline="always")(function))
+
+
+@inlined_kernel
+def copy_bytes(data: Array, start: int, size: int, out: Array, at: int) -> None:
+    """Copy `data[start : start + size]` to `out[at : at + size]`, which must not overlap.
+
+    Indices without a sign let the compiler copy many bytes at once: 80 bytes take 8 ns, with signed ones 95 ns, as an assignment of slices
+    34 ns. Rename it when it is changed: numba's cache of its callers does not notice.
+    """
+    for k in range(size):
+        out[np.uint64(at + k)] = data[np.uint64(start + k)]
 
 
 NULL = -1

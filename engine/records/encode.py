@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.model.identity import RelationId
-from engine.platform.compiled import Array, kernel
+from engine.platform.compiled import Array, copy_bytes, inlined_kernel, kernel
 
 CLOCK_ZERO_US = 946_684_800_000_000
 """2000-01-01 UTC, the zero of the form's clock, in microseconds since 1970."""
@@ -187,7 +187,7 @@ def _put32(out: Array, at: int, value: int) -> int:
     return at + 4
 
 
-@kernel
+@inlined_kernel
 def _put_tuple(out: Array, at: int, letter: int, flat: Places, row: int, columns: int) -> int:
     out[at], out[at + 1], out[at + 2] = letter, columns >> 8, columns & 255
     at += 3
@@ -199,8 +199,7 @@ def _put_tuple(out: Array, at: int, letter: int, flat: Places, row: int, columns
             continue
         out[at] = _TEXT
         at = _put32(out, at + 1, size)
-        start = flat.starts[value]
-        out[at : at + size] = flat.data[start : start + size]
+        copy_bytes(flat.data, flat.starts[value], size, out, at)
         at += size
     return at
 

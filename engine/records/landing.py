@@ -11,7 +11,7 @@ from engine.model.control import ControlKind
 from engine.model.identity import RelationId
 from engine.model.position import Lsn
 from engine.model.source import RecordChunk
-from engine.platform.compiled import Array, kernel
+from engine.platform.compiled import Array, copy_bytes, kernel
 from engine.records.encode import DELETE, UNCHANGED, UPDATE, Places, begin_records, commit_records, encode_places
 from engine.records.scan import find_controls
 
@@ -310,9 +310,8 @@ def _joined(parts: Sequence[_Part], wal_end: Lsn) -> RecordChunk:
 def _gather(data: Array, starts: Array, sizes: Array, order: Array, out: Array) -> None:
     at = 0
     for index in order:
-        size, start = sizes[index], starts[index]
-        out[at : at + size] = data[start : start + size]
-        at += size
+        copy_bytes(data, starts[index], sizes[index], out, at)
+        at += sizes[index]
 
 
 def warm() -> None:

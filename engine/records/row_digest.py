@@ -174,10 +174,11 @@ def _bytes_of(values: Any) -> tuple[Array, Array]:
 
 @kernel
 def _find_lines(
-    data: Array, places: Array, fields: Any, lines: Array, keys: Array, key_ends: Array, low: Array, high: Array
+    data: Array, places: Array, borders: Array, lines: Array, keys: Array, key_ends: Array, low: Array, high: Array
 ) -> Any:
-    """Fill the arrays; the number of lines, -1 if one has another number of fields than `fields`."""
-    begins, ends = np.empty(fields, np.int64), np.empty(fields, np.int64)
+    """Fill the arrays; the number of lines, -1 if one has another number of fields. `borders`: scratch space, two rows of a number for
+    each field."""
+    begins, ends, fields = borders[0], borders[1], borders.shape[1]
     found, at, field, start, out = 0, 0, 0, 0, 0
     begins[0] = 0
     while at < data.size:
@@ -220,7 +221,8 @@ def keyed_lines(text: bytes, fields: int, places: Sequence[int]) -> Any:
     lines, key_ends = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     low, high = np.empty(count, np.int64), np.empty(count, np.int64)
     keys = np.empty(len(data) + count * len(places), np.uint8)
-    if _find_lines(data, np.asarray(places, np.int64), fields, lines, keys, key_ends, low, high) != count:
+    borders = np.empty((2, fields), np.int64)
+    if _find_lines(data, np.asarray(places, np.int64), borders, lines, keys, key_ends, low, high) != count:
         raise ValueError("COPY text with an unexpected number of fields")
     size = int(key_ends[-1])
     columns = [_binary(key_ends, keys[:size]), pa.array(low), pa.array(high), _binary(lines, data)]

@@ -18,7 +18,7 @@ from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.ledger import LogTally, PartTally
 from engine.model.source import ScannedChanges
-from engine.platform.compiled import Array, kernel
+from engine.platform.compiled import Array, inlined_kernel, kernel
 
 _CONTROL_DTYPE = np.dtype(CONTROL_FIELDS)
 _UNIX_SHIFT_US = 946_684_800_000_000
@@ -225,7 +225,7 @@ class _Out(NamedTuple):
     time_us: Array
 
 
-@kernel
+@inlined_kernel
 def _position(sorted_values: Array, low: int, high: int, value: int) -> int:
     """Index of `value` in `sorted_values[low:high]`, -1 if absent."""
     stop = high
@@ -279,7 +279,7 @@ def _count_changes(data: Array, offsets: Array, ranges: _Ranges, parts: _Parts) 
     return other, total
 
 
-@kernel
+@inlined_kernel
 def _behind_tuple(data: Array, at: int, stop: int) -> int:
     """Offset of the end of the tuple at `at`, -1 if it does not end at or before `stop`."""
     if at + 2 > stop:
@@ -302,7 +302,7 @@ def _behind_tuple(data: Array, at: int, stop: int) -> int:
     return at
 
 
-@kernel
+@inlined_kernel
 def _row_change(data: Array, at: int, stop: int, kind: int, n: int, out: _Out) -> bool:
     """Record the offsets of the row change's images; its relation OID ends at `at`. False if the record is unreadable."""
     out.new[n] = -1
@@ -328,7 +328,7 @@ def _row_change(data: Array, at: int, stop: int, kind: int, n: int, out: _Out) -
     return _behind_tuple(data, at + 1, stop) == stop
 
 
-@kernel
+@inlined_kernel
 def _truncates(data: Array, at: int, stop: int, end: int, aborted: bool, parts: _Parts, n: int, out: _Out) -> int:
     """Write one entry for each relation of the TRUNCATE that is a part; returns the next free entry, -1 if unreadable."""
     if at + 5 > stop or at + 5 + 4 * _be32(data, at) > stop:
@@ -354,7 +354,7 @@ def _truncates(data: Array, at: int, stop: int, end: int, aborted: bool, parts: 
     return n
 
 
-@kernel
+@inlined_kernel
 def _scan_range(
     data: Array, offsets: Array, r: int, ranges: _Ranges, parts: _Parts, n: int, out: _Out
 ) -> tuple[int, int]:

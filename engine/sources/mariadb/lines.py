@@ -11,7 +11,7 @@ import pymysql.err
 from pymysql.constants import COMMAND
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.platform.compiled import Array, kernel
+from engine.platform.compiled import Array, copy_bytes, kernel
 from engine.sources.mariadb.connect import MariaDbConnection
 
 PIECE_BYTES = 256 * 1024
@@ -140,7 +140,7 @@ def _take(data: Array, out: Array) -> tuple[int, int, int]:
             skip = 9
         start = at + 4 + skip
         size = length - skip
-        out[written : written + size] = data[start : start + size]
+        copy_bytes(data, start, size, out, written)
         out[written + size] = 10
         written += size + 1
         at += 4 + length

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
-Array = npt.NDArray[Any]
-_F = TypeVar("_F", bound=Callable[..., Any])
+from engine.platform.compiled import Array, copy_bytes, inlined_kernel, kernel
 
 MESSAGE_HEADER = 5
 """Type byte and length of a protocol message; the length counts itself."""
@@ -23,11 +20,7 @@ MALFORMED = -1
 """In the place of a message type, which is a byte, so never negative."""
 
 
-def _kernel(function: _F) -> _F:
-    return cast("_F", njit(cache=True, nogil=True)(function))
-
-
-@_kernel
+@inlined_kernel
 def _number(buffer: Array, at: int, size: int) -> Any:
     value = np.int64(0)
     for i in range(size):
@@ -35,7 +28,7 @@ def _number(buffer: Array, at: int, size: int) -> Any:
     return value
 
 
-@_kernel
+@kernel
 def _measure(buffer: Array, filled: int, most_bytes: int) -> tuple[int, int, int, int]:
     """Count of records, their bytes, offset of the end of the last whole CopyData message, and the type of the message after them."""
     at, records, size, other = 0, 0, 0, 0
@@ -67,7 +60,7 @@ def _measure(buffer: Array, filled: int, most_bytes: int) -> tuple[int, int, int
     return records, size, at, other
 
 
-@_kernel
+@kernel
 def _copy(buffer: Array, stop: int, data: Array, offsets: Array) -> tuple[int, int, int]:
     """Copy the records of `buffer[:stop]`. Returns the highest position, the last send time, and whether the server wants a reply."""
     at, out, record = 0, 0, 0
@@ -81,7 +74,7 @@ def _copy(buffer: Array, stop: int, data: Array, offsets: Array) -> tuple[int, i
         if buffer[body] == _XLOG_DATA:
             first = body + _XLOG_HEADER
             size = end - first
-            data[out : out + size] = buffer[first:end]
+            copy_bytes(buffer, first, size, data, out)
             out += size
             record += 1
             offsets[record] = out
@@ -117,7 +110,7 @@ def cut(buffer: Array, filled: int, most_bytes: int) -> Frames:
     return Frames(data, offsets, consumed, other, int(highest), int(sent), bool(asked))
 
 
-@_kernel
+@kernel
 def _strip(buffer: Array, filled: int, out: Array) -> tuple[int, int, int]:
     at, size, other = 0, 0, 0
     while at + MESSAGE_HEADER <= filled:
@@ -132,7 +125,7 @@ def _strip(buffer: Array, filled: int, out: Array) -> tuple[int, int, int]:
             other = int(buffer[at])
             break
         body = at + MESSAGE_HEADER
-        out[size : size + end - body] = buffer[body:end]
+        copy_bytes(buffer, body, end - body, out, size)
         size += end - body
         at = end
     return size, at, other

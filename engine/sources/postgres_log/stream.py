@@ -15,13 +15,14 @@ from engine.model.last_commit import LastCommit
 from engine.model.position import ZERO, Lsn
 from engine.model.source import RecordChunk
 from engine.model.subscription import OriginFilter
+from engine.platform.compiled import Array
 from engine.postgres.sessions import describe_state
 from engine.records.change_counts import ChangeCounter
 from engine.records.encode import CLOCK_ZERO_US
 from engine.records.history import HistoryCheck, SessionCommits
 from engine.records.scan import find_controls
 from engine.sources.postgres.connect import SOURCE, Connector
-from engine.sources.postgres.frames import MALFORMED, Array, Frames, cut, error_fields
+from engine.sources.postgres.frames import MALFORMED, Frames, cut, error_fields
 from engine.sources.postgres.transport import Inbox, Transport, open_transport
 from engine.sources.postgres_log import slots
 from engine.sources.postgres_log.keep_alive import KeepAlive, period_s

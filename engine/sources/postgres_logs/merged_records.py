@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.model.merged_logs import LogsMessage, commit_mark
 from engine.model.position import Lsn
-from engine.platform.compiled import Array, kernel
+from engine.platform.compiled import Array, copy_bytes, inlined_kernel, kernel
 from engine.records.encode import CLOCK_ZERO_US
 from engine.records.messages import logs_record
 from engine.sources.postgres_logs.parts import Bundled
@@ -146,10 +146,10 @@ def _renumber(out: Array, at: int, own: Array, numbered: Array, low: int, high: 
     return True
 
 
-@kernel
+@inlined_kernel
 def _copy(data: Array, p: int, q: int, own: Array, numbered: Array, low: int, high: int, out: Array, at: int) -> bool:
     """Copy one record, with the table of a row renumbered; False if it is not known."""
-    out[at : at + q - p] = data[p:q]
+    copy_bytes(data, p, q - p, out, at)
     if data[p] in (_T_INSERT, _T_UPDATE, _T_DELETE):
         return _renumber(out, at + 1, own, numbered, low, high)
     return True
@@ -207,7 +207,7 @@ def write_wholes(
                         record += 1
                         at += q - p
             p, q = frames.offsets[f], frames.offsets[f + 1]
-            out[at : at + q - p] = frames.data[p:q]
+            copy_bytes(frames.data, p, q - p, out, at)
             sizes[record] = q - p
             record += 1
             at += q - p
