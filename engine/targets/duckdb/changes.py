@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from engine.model.schema import KeyMode, TableSchema
 from engine.model.values import Kind, ValueType, value_type
 from engine.targets.arrow_rows import joined, refuse_faults, require_form
 from engine.targets.duckdb.identifiers import folded
+from engine.targets.duckdb.key_index import KeyedTable, KeyIndex
 from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.types import equal_means_identical, staged_as
 from engine.targets.identifiers import quoted
@@ -62,33 +63,41 @@ class Place:
         return [names.index(name) for name in self.schema.key]
 
 
-def apply_changes(connection: StagingConnection, place: Place, changes: Sequence[TableChanges]) -> RowsWritten:
-    """Apply the slices in order; returns what DuckDB reports as written.
+def apply_changes(
+    connection: StagingConnection, place: Place, changes: Sequence[TableChanges], index: KeyIndex | None = None
+) -> RowsWritten:
+    """Apply the slices in order; returns what DuckDB reports as written. `index`: of the tables of this connection.
 
     Raises EngineFault(NET_CHANGE_ANOMALY) if an expected row is missing.
     """
     refuse_faults(place.table, changes)
     pieces = sorted({c.piece for c in changes})
-    written = (_apply_piece(connection, place, [c for c in changes if c.piece == piece]) for piece in pieces)
-    return sum(written, RowsWritten())
+    written = RowsWritten()
+    for piece in pieces:
+        written += _apply_piece(connection, place, [c for c in changes if c.piece == piece], index)
+        if index is not None:
+            index.note_changes(place.qualified)
+    return written
 
 
-def _apply_piece(connection: StagingConnection, place: Place, changes: Sequence[TableChanges]) -> RowsWritten:
+def _apply_piece(
+    connection: StagingConnection, place: Place, changes: Sequence[TableChanges], index: KeyIndex | None
+) -> RowsWritten:
     """Apply one slice. Partial rows are read before any delete, and all deletes precede all inserts, across buckets."""
     partials = joined([c.partials for c in changes])
     deletes = joined([c.deletes for c in changes])
     inserts = joined([c.inserts for c in changes])
     inserted = deleted = marked = 0
     if partials is not None:
-        _complete(connection, place, partials)
+        _complete(connection, place, partials, index)
     if place.schema.soft_delete:
-        deleted, marked = _mark(connection, place, changes, deletes)
+        deleted, marked = _mark(connection, place, changes, deletes, index)
     elif any(c.truncated for c in changes):
         if deletes is not None:
             raise _anomaly(place, "rows to delete after the table was cleared")
         connection.execute(f"DELETE FROM {place.qualified}")
     elif deletes is not None:
-        deleted = _delete(connection, place, deletes)
+        deleted = _delete(connection, place, deletes, index)
     if not place.schema.soft_delete:
         _remove_replaced(connection, place, changes)
     if replaces(place.schema):
@@ -103,7 +112,11 @@ def _apply_piece(connection: StagingConnection, place: Place, changes: Sequence[
 
 
 def _mark(
-    connection: StagingConnection, place: Place, changes: Sequence[TableChanges], deletes: Any | None
+    connection: StagingConnection,
+    place: Place,
+    changes: Sequence[TableChanges],
+    deletes: Any | None,
+    index: KeyIndex | None,
 ) -> tuple[int, int]:
     """Remove the rows that are deleted or replaced, and write those that stay as deleted; returns the numbers of both. A deleted row
     that is void, or that a later one replaces at once, counts as written."""
@@ -115,7 +128,7 @@ def _mark(
             sql = superseded(f"temp.{_TOMBSTONES}", [f"c{i}" for i in place.key])
             marked = int(connection.execute(sql).fetchall()[0][0])
     if deletes is not None:
-        deleted = _delete(connection, place, deletes)
+        deleted = _delete(connection, place, deletes, index)
     _remove_replaced(connection, place, changes)
     if tombstones is not None and any_doubtful(tombstones):
         sql = void(f"temp.{_TOMBSTONES}", place.qualified, [(f"c{i}", place.columns[i]) for i in place.key])
@@ -225,14 +238,18 @@ def identical(left: str, right: str, value: ValueType) -> str:
     return f"{equal} AND signbit({left}) IS NOT DISTINCT FROM signbit({right})"
 
 
-def _complete(connection: StagingConnection, place: Place, partials: Any) -> None:
+def _complete(connection: StagingConnection, place: Place, partials: Any, index: KeyIndex | None) -> None:
     """Create the temporary table of rows whose unset columns have the value of the existing row."""
-    with connection.staged(partials) as source:
-        sql = (
-            f"CREATE TEMP TABLE {_COMPLETED} AS SELECT {', '.join(completed_values(place, partials))}"
-            f" FROM {source} AS s JOIN {place.qualified} AS t ON {_on_key(place)}"
-        )
-        found = int(connection.execute(sql).fetchall()[0][0])
+    values, found = ", ".join(completed_values(place, partials)), 0
+    for rows, same in _searches(index, place, partials):
+        with connection.staged(rows) as source:
+            sql = (
+                f"CREATE OR REPLACE TEMP TABLE {_COMPLETED} AS SELECT {values}"
+                f" FROM {source} AS s JOIN {place.qualified} AS t ON {same}"
+            )
+            found = int(connection.execute(sql).fetchall()[0][0])
+        if found >= partials.num_rows:
+            break
     if found != partials.num_rows:
         raise _anomaly(place, f"{partials.num_rows} changed rows, of which the target has {found}")
 
@@ -251,23 +268,53 @@ def completed_values(place: Place, rows: Any) -> list[str]:
     return parts
 
 
-def _delete(connection: StagingConnection, place: Place, deletes: Any) -> int:
+def _delete(connection: StagingConnection, place: Place, deletes: Any, index: KeyIndex | None) -> int:
     """Delete the rows; returns the number of staged deletes whose rows DuckDB found."""
     if place.schema.mode is KeyMode.BAG:
         return _delete_copies(connection, place, deletes)
     if not place.key:
         raise _anomaly(place, "deletes of a table that has no key")
-    found = delete_keys(connection, place, deletes)
+    _require_keys(place, deletes)
+    found = 0
+    for rows, same in _searches(index, place, deletes):
+        found += _delete_rows(connection, place, rows, same)
+        if found >= deletes.num_rows:
+            break
     if found != deletes.num_rows:
         raise _anomaly(place, f"{deletes.num_rows} rows to delete or replace, of which the target has {found}")
     return found
 
 
+def _searches(index: KeyIndex | None, place: Place, rows: Any) -> Iterator[tuple[Any, str]]:
+    """Staged rows with the condition on them, `s`, and rows of the table, `t`, until the caller has found all: by numbers of rows where the
+    index has them, and in the whole table."""
+    on_key = _on_key(place)
+    if index is None or any(folded(column.name) == "rowid" for column in place.schema.columns):
+        yield rows, on_key
+        return
+    names = ", ".join(f"t.{place.columns[i]}" for i in place.key)
+    staged = ", ".join(staged_as(f"s.k{j}", place.values[i]) for j, i in enumerate(place.key))
+    table = KeyedTable(place.qualified, f"hash({names})", f"hash({staged})")
+    for located in index.attempts(table, rows):
+        # DuckDB compares keys for all rows of the row groups that it reads, unless the comparison is within an expression.
+        yield located, f"t.rowid = s.r AND coalesce({on_key}, false)"
+    with index.searching(table, rows.num_rows):
+        yield rows, on_key
+
+
 def delete_keys(connection: StagingConnection, place: Place, keys: Any) -> int:
     """Delete the rows with these keys (columns k0 … km); returns their number."""
+    _require_keys(place, keys)
+    return _delete_rows(connection, place, keys, _on_key(place))
+
+
+def _require_keys(place: Place, keys: Any) -> None:
     require_form(place.table, keys, [f"k{j}" for j in range(len(place.key))], [place.values[i] for i in place.key])
-    with connection.staged(keys) as source:
-        sql = f"DELETE FROM {place.qualified} AS t USING {source} AS s WHERE {_on_key(place)}"
+
+
+def _delete_rows(connection: StagingConnection, place: Place, staged: Any, same: str) -> int:
+    with connection.staged(staged) as source:
+        sql = f"DELETE FROM {place.qualified} AS t USING {source} AS s WHERE {same}"
         return int(connection.execute(sql).fetchall()[0][0])
 
 

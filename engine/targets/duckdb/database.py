@@ -16,6 +16,7 @@ from engine.duckdb.value_text import literal
 from engine.model.fault import EngineFault, FaultKind
 from engine.targets.duckdb import probe
 from engine.targets.duckdb.errors import fault_of, is_disk_full
+from engine.targets.duckdb.key_index import KeyIndex
 from engine.targets.duckdb.opened_file import OpenedFile
 from engine.targets.duckdb.scan_pace import ScanPace
 from engine.targets.duckdb.settings import DuckDbSettings
@@ -54,6 +55,7 @@ class Database:
         self.committing = threading.Lock()
         """Held during commits: transactions that begin while it is held see the same state."""
         self.writer = StagingConnection(self._root.cursor(), self.committing)
+        self.index = KeyIndex(self.writer, path.parent)
         self.pace = ScanPace()
         self.catalog = str(self.writer.execute("SELECT current_database()").fetchall()[0][0])
 

@@ -28,6 +28,7 @@ from engine.targets.duckdb.changes import (
 from engine.targets.duckdb.errors import fault_of, is_broken, is_out_of_memory
 from engine.targets.duckdb.history import DuckDbHistory
 from engine.targets.duckdb.identifiers import folded_name
+from engine.targets.duckdb.key_index import KeyIndex
 from engine.targets.duckdb.preflight import standing
 from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.structure import DUCKDB_STRUCTURE
@@ -42,11 +43,13 @@ from engine.targets.sql_tables import SqlTables
 class DuckDbTables(SqlTables):
     """Implements SqlTables. Nothing is rejected: rows with the form of their columns fit."""
 
-    def __init__(self, connection: StagingConnection, catalog: str, path: Path) -> None:
+    def __init__(self, connection: StagingConnection, catalog: str, path: Path, index: KeyIndex) -> None:
+        """`index`: of the tables of this connection."""
         super().__init__(DUCKDB_STRUCTURE, connection.execute, f"{quoted(catalog)}.")
         self._connection = connection
         self._catalog = catalog
         self._path = path
+        self._index = index
 
     def exists(self, place: TableName) -> bool:
         return folded_name(place) in map(folded_name, standing(self._connection))
@@ -54,7 +57,7 @@ class DuckDbTables(SqlTables):
     def apply_changes(
         self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]
     ) -> RowsWritten:
-        return apply_changes(self._connection, self._place(table, place, schema), changes)
+        return apply_changes(self._connection, self._place(table, place, schema), changes, self._index)
 
     def read_rows(
         self, table: TableId, place: TableName, schema: TableSchema, keys: Any, columns: Sequence[int]
@@ -90,6 +93,10 @@ class DuckDbTables(SqlTables):
 
     def history(self, table: TableId, place: TableName, schema: TableSchema) -> DuckDbHistory:
         return DuckDbHistory(self._connection, table, self.qualified(place), replace(schema, soft_delete=False))
+
+    def drop(self, place: TableName) -> None:
+        super().drop(place)
+        self._index.forget(self.qualified(place))
 
     def drop_for_good(self, table: TableId, place: TableName) -> None:
         """Checks for dependent views itself, because DuckDB would leave them without their table."""

@@ -288,6 +288,17 @@ class DuckDbTarget(SqlTarget):
             except duckdb.OutOfMemoryException:
                 return self._retry(batch)
 
+    def tuning(self) -> dict[str, float]:
+        database = self._database
+        if database is None:
+            return {}
+        index = database.index
+        return {
+            "keys_found": float(index.found),
+            "keys_searched": float(index.searched),
+            "key_index_bytes": float(index.bytes),
+        }
+
     def expect(self, subscription: SubscriptionName, position: Lsn) -> None:
         database = self._database
         if database is not None:
@@ -399,7 +410,8 @@ class DuckDbTarget(SqlTarget):
         try:
             connection.execute("BEGIN TRANSACTION")
             writer = self._batch_writer(database)
-            writer.apply(batch)
+            with database.index.batch():
+                writer.apply(batch)
         except duckdb.OutOfMemoryException:
             roll_back(connection)
             raise
@@ -508,7 +520,7 @@ class DuckDbTarget(SqlTarget):
         speculative = self._speculative is not None and not self._speculative.over
         return BatchWriter(
             DuckDbMetadata(database.writer, database.catalog, crowded=speculative or database.is_read),
-            DuckDbTables(database.writer, database.catalog, self.path),
+            DuckDbTables(database.writer, database.catalog, self.path, database.index),
             DuckDbViews(database.writer, database.catalog),
             self._decode,
         )
