@@ -525,7 +525,8 @@ class BatchReport(SubscriptionReport):
     with `grouped`, `group_size` and, unless that is declared, `commit_rate_low` and `commit_rate_high` (commits per second of the
     target's disk); with `auto`, `net_ms` and `single_ms` (expected time of the batch as net changes, and change by change) and
     `net_share`; with a PostgreSQL target `parts`, if there may be several, `copy_above_rows` (above this number of rows a table's rows
-    go through a temporary table) and `copy_setup_ms` (the cost of that before its first row).
+    go through a temporary table) and `copy_setup_ms` (the cost of that before its first row); with a DuckDB target `keys_found` and
+    `keys_searched` (keys whose rows were found by their numbers, or searched for in a whole table), and `key_index_bytes`.
     `apply_calls`: by table and operation, the number of calls with at least 1, 10, 100 … rows.
     """
 

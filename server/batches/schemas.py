@@ -98,7 +98,9 @@ class BatchView(BaseModel):
         " `commit_rate_high` for small ones. `auto`, if both modes were possible: `net_ms` and `single_ms`, the estimated time as"
         " net changes and change by change, and `net_share`, the recent ratio of net rows to changes. PostgreSQL target:"
         " `copy_above_rows`, the number of rows of a table above which a temporary table is used, and `copy_setup_ms`, the fixed"
-        " cost of that; with relaxed visibility `parts`, the number of target transactions.",
+        " cost of that; with relaxed visibility `parts`, the number of target transactions. DuckDB target: `keys_found`, the keys whose"
+        " rows were found by their numbers, `keys_searched`, those for which a whole table was searched, and `key_index_bytes`, the size"
+        " of the index of these numbers.",
         examples=[{"tasks": 1, "driver_setup_ms": 0.8, "spark_setup_ms": 27.5}],
     )
     ledger: LedgerView | None = Field(description="Null for batches of versions that kept no ledger.")

@@ -60,6 +60,7 @@ def _always_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_index, "_SAMPLE", 2)
     monkeypatch.setattr(row_numbers, "_IN_MEMORY", 8)
     monkeypatch.setattr(row_numbers, "_SLICE", 5)
+    monkeypatch.setattr(row_numbers, "_SMALL", 2)
 
 
 def schema_of(types: tuple[str, ...]) -> TableSchema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +17,15 @@ MOST_ROWS = 1 << 32
 CANDIDATES = 4
 """Most rows that are returned for a hash, those with the greatest numbers: of the rows that had a key it is the last one. With 100
 million keys one in 40 shares its hash with another one, and one in 10 million with four."""
-_IN_MEMORY = 1 << 21
-"""Entries of an array that stays in memory: 16 MiB. Not measured."""
-_GROWTH = 4
-"""An array is merged with the one before it while that has less than this many times its entries: so there are at most 16 of them, and
-each entry is written at most as often. Not measured."""
-_SLICE = 1 << 20
-"""Entries that are merged at once, which bounds the memory for it. Not measured."""
+_IN_MEMORY = 1 << 17
+"""Most entries of an array that stays in memory: 1 MiB. Not measured."""
+_TOGETHER = 4
+"""Arrays that are merged into one, once they differ by less than this factor: so each entry is written once for each power of it, and there
+are less than four arrays for each. Not measured."""
+_SMALL = 1 << 16
+"""An array of fewer entries is merged with the one before it, if that is as small. Not measured."""
+_SLICE = 1 << 18
+"""Entries of the largest of them that are merged at once, which bounds the memory for it. Not measured."""
 _HALF = np.uint64(32)
 _ROW = np.uint64(MOST_ROWS - 1)
 
@@ -59,7 +61,7 @@ class RowNumbers:
         """`folder`: where the files are. Nothing is left of them when the process has ended."""
         self._folder = folder
         self._runs: list[_Run] = []
-        """Those with many entries first."""
+        """Those with many entries first, nearly."""
 
     @property
     def bytes(self) -> int:
@@ -69,9 +71,10 @@ class RowNumbers:
     def add(self, entries: Array) -> None:
         """Add entries (uint64, in any order; the array is sorted in place)."""
         entries.sort()
-        runs = [*self._runs, _Run(entries)]
-        while len(runs) > 1 and len(runs[-2].entries) < _GROWTH * len(runs[-1].entries):
-            runs[-2:] = [self._merged(runs[-2], runs[-1])]
+        added = _Run(entries)
+        runs = [*self._runs, self._merged([added]) if len(entries) > _IN_MEMORY else added]
+        while (count := _to_merge([len(run.entries) for run in runs])) > 1:
+            runs[-count:] = [self._merged(runs[-count:])]
         self._runs = runs
 
     def find(self, hashes: Array) -> tuple[Array, Array]:
@@ -95,9 +98,9 @@ class RowNumbers:
         if first < end:
             self._runs = [run.without(first, end) for run in self._runs]
 
-    def _merged(self, one: _Run, other: _Run) -> _Run:
-        parts = _merged_slices(one, other)
-        if len(one.entries) + len(other.entries) <= _IN_MEMORY:
+    def _merged(self, runs: Sequence[_Run]) -> _Run:
+        parts = _merged_slices(runs)
+        if sum(len(run.entries) for run in runs) <= _IN_MEMORY:
             return _Run(np.concatenate(list(parts)))
         with tempfile.TemporaryFile(dir=self._folder) as file:
             for part in parts:
@@ -109,16 +112,21 @@ class RowNumbers:
         return _Run(np.frombuffer(mapped, np.uint64))
 
 
-def _merged_slices(one: _Run, other: _Run) -> Iterator[Array]:
-    """The entries of both in order, a slice at a time, without those that `find` would leave out."""
-    runs = (one, other) if len(one.entries) >= len(other.entries) else (other, one)
-    large, small = runs[0].entries, runs[1].entries
-    bounds = large[_SLICE::_SLICE]
-    ends_of_small = [*np.searchsorted(small, bounds).tolist(), len(small)]
-    ends_of_large = [*range(_SLICE, len(large), _SLICE), len(large)]
-    before = (0, 0)
-    for ends in zip(ends_of_large, ends_of_small, strict=True):
-        parts = [run.entries[start:end] for run, start, end in zip(runs, before, ends, strict=True)]
+def _to_merge(sizes: Sequence[int]) -> int:
+    """How many of the last arrays are to be merged; below 2: none."""
+    if len(sizes) >= _TOGETHER and sizes[-_TOGETHER] < _TOGETHER * sizes[-1]:
+        return _TOGETHER
+    return 2 if max(sizes[-2:]) < _SMALL and len(sizes) > 1 else 0
+
+
+def _merged_slices(runs: Sequence[_Run]) -> Iterator[Array]:
+    """The entries of all in order, a slice at a time, without those that `find` would leave out."""
+    largest = max((run.entries for run in runs), key=len)
+    bounds = largest[_SLICE::_SLICE]
+    ends = np.array([[*np.searchsorted(run.entries, bounds), len(run.entries)] for run in runs]).T
+    before = np.zeros(len(runs), np.int64)
+    for until in ends:
+        parts = [run.entries[start:end] for run, start, end in zip(runs, before, until, strict=True)]
         merged = np.concatenate([part[run.counts(part & _ROW)] for run, part in zip(runs, parts, strict=True)])
         merged.sort(kind="stable")  # which merges what is sorted
         merged = merged[np.append(True, merged[1:] != merged[:-1])[: len(merged)]]
@@ -126,7 +134,7 @@ def _merged_slices(one: _Run, other: _Run) -> Iterator[Array]:
         later = np.ones(len(merged), np.bool_)
         later[:-CANDIDATES] = hashes[CANDIDATES:] != hashes[:-CANDIDATES]
         yield merged[later]
-        before = ends
+        before = until
 
 
 def _last_of_each(positions: Array, rows: Array) -> tuple[Array, Array]:

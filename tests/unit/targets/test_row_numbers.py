@@ -33,12 +33,15 @@ def assert_found(numbers: RowNumbers, ever: list[tuple[int, int, bool]]) -> None
         assert {row for row, kept in rows[-CANDIDATES:] if kept} <= set(shown) <= {row for row, kept in rows if kept}
 
 
-@pytest.mark.parametrize(("in_memory", "at_once"), [(1 << 20, 1 << 20), (1 << 20, 3), (0, 3), (16, 5)])
+@pytest.mark.parametrize(
+    ("in_memory", "at_once", "small"), [(1 << 20, 1 << 20, 1), (1 << 20, 3, 40), (0, 3, 1), (16, 5, 8)]
+)
 def test_the_last_rows_of_each_hash_are_found(
-    monkeypatch: pytest.MonkeyPatch, in_memory: int, at_once: int, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, in_memory: int, at_once: int, small: int, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(row_numbers, "_IN_MEMORY", in_memory)
     monkeypatch.setattr(row_numbers, "_SLICE", at_once)
+    monkeypatch.setattr(row_numbers, "_SMALL", small)
 
     @settings(max_examples=60, deadline=None)
     @given(history=steps, first=st.sampled_from([0, 5, MOST_ROWS - 700]))
@@ -64,7 +67,7 @@ def test_a_row_that_changes_often_has_few_entries(tmp_path: Path) -> None:
     numbers = RowNumbers(tmp_path)
     for row in range(4096):
         numbers.add(entries([7], row))
-    assert numbers.bytes <= 8 * 13 * CANDIDATES
+    assert numbers.bytes <= 8 * 2 * CANDIDATES
     assert_found(numbers, [(7, row, True) for row in range(4096)])
 
 
