@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import duckdb
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.model.batch import TableChanges
 from engine.model.fault import FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.schema import TableSchema
+from engine.model.target import ReadRows, TableCommit
 from engine.platform.compiled import Array
 from engine.targets.duckdb import key_index, row_numbers
 from engine.targets.duckdb.target import DuckDbTarget
@@ -243,6 +247,32 @@ def test_without_room_for_the_index_batches_search(large: Pipeline, monkeypatch:
     assert_rows(large, MANY, 6)
 
 
+def test_a_full_disk_is_left_to_duckdb(large: Pipeline) -> None:
+    update(large, [1], 1)
+    assert update(large, [1], 2) == (1, 0)
+    target = target_of(large)
+    fault = target._fault(duckdb.IOException("Could not write to file: No space left on device"), target._open())
+    assert fault.kind is FaultKind.TARGET_DISK_FULL
+    assert target.tuning()["key_index_bytes"] == 0
+    for value in (3, 4):
+        assert update(large, [1], value) == (0, 1)
+    assert target.tuning()["key_index_bytes"] == 0
+
+
+def test_rows_are_read_by_their_numbers(large: Pipeline) -> None:
+    update(large, [3, 9], 7)
+    update(large, [3, 9], 8)
+    wanted, read = [9, scattered(MANY - 1), 3, 5], []
+
+    def compute(share: Sequence[TableChanges], rows: ReadRows) -> Sequence[TableChanges]:
+        read.extend(rows(keys(numbers, [(n,) for n in wanted]), [1, 0])["c0"].to_pylist())
+        return share
+
+    large.commit(replace(TableCommit(N, numbers, numbers.name, (changes(N),)), compute=compute))
+    assert read == wanted
+    assert large.target.tuning()["keys_found"] == 4
+
+
 def test_rows_inserted_by_the_same_batch(large: Pipeline) -> None:
     update(large, [1], 1)
     update(large, [1], 2)
@@ -273,3 +303,46 @@ def test_a_table_that_was_loaded_again(large: Pipeline) -> None:
     assert update(large, [1, 19], 6)[0] == 0
     assert update(large, [1, 19], 7) == (2, 0)
     assert_rows(large, 20, 18 * 5 + 14)
+
+
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time does not matter."""
+    monkeypatch.setattr(key_index, "_QUICK_SECONDS", -1.0)
+    monkeypatch.setattr(key_index, "perf_counter", lambda: 0.0)
+
+
+def test_an_index_that_finds_nothing_is_left_out_more_and_more(
+    large: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    always(monkeypatch)
+    uses: list[int] = []
+
+    def nothing(_: row_numbers.RowNumbers, hashes: Array) -> tuple[Array, Array]:
+        uses.append(value)
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(row_numbers.RowNumbers, "find", nothing)
+        for value in range(20):
+            assert update(large, [1, 2], value) == (0, 2)
+    assert sorted(set(uses)) == [0, 2, 6, 14]
+    assert [update(large, [1, 2], 0)[0] for _ in range(20, 34)] == [0] * 10 + [2] * 4
+    assert_rows(large, MANY, 0)
+
+
+def test_the_index_does_not_grow_with_the_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = Pipeline(DuckDbTarget(tmp_path / "mart.duckdb")).claim()
+    always(monkeypatch)
+    monkeypatch.setattr(key_index, "_MORE_ENTRIES", 100)
+    moving = structure(TableName("public", "moving"), {"id": "int8", "v": "int4"}, ["id"])
+    pipeline.load(T, moving, [(n, 0) for n in range(500)])
+    found = 0
+    for first in range(0, 8_000, 100):
+        gone, fresh = keys(moving, [(n,) for n in range(first, first + 100)]), range(first + 500, first + 600)
+        pipeline.change(T, moving, changes(T, delete=gone, insert=inserts(moving, [(n, 0) for n in fresh])))
+        tuning = pipeline.target.tuning()
+        assert tuning["key_index_bytes"] <= 8 * (4 * 500 + 100 + 100)
+        found += int(tuning["keys_found"])
+    assert found == 8_000
+    assert pipeline.look("SELECT count(*), min(id), max(id) FROM public.moving") == [(500, 8_000, 8_499)]
+    pipeline.target.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -199,14 +200,23 @@ def rows_at(connection: StagingConnection, place: Place, keys: Any) -> Any:
         return connection.read(sql)
 
 
-def read_rows(connection: StagingConnection, place: Place, keys: Any, columns: Sequence[int]) -> Any:
-    """The current rows, as `model.target.ReadRows`."""
+def read_rows(
+    connection: StagingConnection, place: Place, keys: Any, columns: Sequence[int], index: KeyIndex | None = None
+) -> Any:
+    """The current rows, as `model.target.ReadRows`. `index`: as in `apply_changes`."""
     named = [f"k{j}" for j in range(len(place.key))]
     require_form(place.table, keys, named, [place.values[i] for i in place.key])
     read = ", ".join(f"t.{place.columns[i]} AS c{i}" for i in columns)
-    with connection.staged(keys.append_column("n", pa.array(range(keys.num_rows), pa.int64()))) as source:
-        sql = f"SELECT {read} FROM {source} AS s JOIN {place.qualified} AS t ON {_on_key(place)} ORDER BY s.n"
-        found = connection.read(sql)
+    found: Any = None
+    with closing(
+        _searches(index, place, keys.append_column("n", pa.array(range(keys.num_rows), pa.int64())))
+    ) as searches:
+        for rows, same in searches:
+            with connection.staged(rows) as source:
+                sql = f"SELECT {read} FROM {source} AS s JOIN {place.qualified} AS t ON {same} ORDER BY s.n"
+                found = connection.read(sql)
+            if found.num_rows >= keys.num_rows:
+                break
     if found.num_rows != keys.num_rows:
         raise _anomaly(place, f"{keys.num_rows} changed rows, of which the target has {found.num_rows}")
     return found
@@ -241,15 +251,16 @@ def identical(left: str, right: str, value: ValueType) -> str:
 def _complete(connection: StagingConnection, place: Place, partials: Any, index: KeyIndex | None) -> None:
     """Create the temporary table of rows whose unset columns have the value of the existing row."""
     values, found = ", ".join(completed_values(place, partials)), 0
-    for rows, same in _searches(index, place, partials):
-        with connection.staged(rows) as source:
-            sql = (
-                f"CREATE OR REPLACE TEMP TABLE {_COMPLETED} AS SELECT {values}"
-                f" FROM {source} AS s JOIN {place.qualified} AS t ON {same}"
-            )
-            found = int(connection.execute(sql).fetchall()[0][0])
-        if found >= partials.num_rows:
-            break
+    with closing(_searches(index, place, partials)) as searches:
+        for rows, same in searches:
+            with connection.staged(rows) as source:
+                sql = (
+                    f"CREATE OR REPLACE TEMP TABLE {_COMPLETED} AS SELECT {values}"
+                    f" FROM {source} AS s JOIN {place.qualified} AS t ON {same}"
+                )
+                found = int(connection.execute(sql).fetchall()[0][0])
+            if found >= partials.num_rows:
+                break
     if found != partials.num_rows:
         raise _anomaly(place, f"{partials.num_rows} changed rows, of which the target has {found}")
 
@@ -276,18 +287,19 @@ def _delete(connection: StagingConnection, place: Place, deletes: Any, index: Ke
         raise _anomaly(place, "deletes of a table that has no key")
     _require_keys(place, deletes)
     found = 0
-    for rows, same in _searches(index, place, deletes):
-        found += _delete_rows(connection, place, rows, same)
-        if found >= deletes.num_rows:
-            break
+    with closing(_searches(index, place, deletes)) as searches:
+        for rows, same in searches:
+            found += _delete_rows(connection, place, rows, same)
+            if found >= deletes.num_rows:
+                break
     if found != deletes.num_rows:
         raise _anomaly(place, f"{deletes.num_rows} rows to delete or replace, of which the target has {found}")
     return found
 
 
-def _searches(index: KeyIndex | None, place: Place, rows: Any) -> Iterator[tuple[Any, str]]:
+def _searches(index: KeyIndex | None, place: Place, rows: Any) -> Generator[tuple[Any, str]]:
     """Staged rows with the condition on them, `s`, and rows of the table, `t`, until the caller has found all: by numbers of rows where the
-    index has them, and in the whole table."""
+    index has them, and in the whole table. To be closed, as searches are timed."""
     on_key = _on_key(place)
     if index is None or any(folded(column.name) == "rowid" for column in place.schema.columns):
         yield rows, on_key

@@ -117,6 +117,7 @@ class Database:
                 duckdb.Error
             ):  # a reader is still open, or the disk is full: the next opening replays the log
                 self.writer.execute("CHECKPOINT")
+        self.index.give_up()
         self.writer.close()
         self._root.close()
 

@@ -2,7 +2,8 @@
 
 Nothing relies on it for being right. A statement that is given numbers of rows compares their keys too, and what it does not find is
 searched for in the whole table: DuckDB renumbers rows when a checkpoint merges row groups, and numbers of rows that are gone stay in the
-index. It is not kept: an engine that starts makes it again, for tables of which searches take longer than that.
+index. It is not kept: an engine that starts makes it again, for tables of which searches take longer than that. Rows with numbers from
+`MOST_ROWS` on are not in it, and batches that change them search.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.platform.compiled import Array
+from engine.targets.duckdb.identifiers import folded
 from engine.targets.duckdb.row_numbers import MOST_ROWS, RowNumbers
 from engine.targets.duckdb.staging import StagingConnection
 
@@ -36,6 +38,14 @@ _SAMPLES = 1000
 """Most of them. For so many numbers DuckDB reads the row groups that have them, not the table."""
 _SAMPLES_LATE = 250
 """Of them those that are not thinned out: checkpoints merge what batches added, so the last rows are renumbered most often."""
+
+_MOST_ENTRIES = 4
+"""Entries for each row that the table had when the index was filled. With more, of rows that were written since, it is filled again: DuckDB
+seldom uses numbers of rows again, so it would grow with the changes. Not measured."""
+_MORE_ENTRIES = 1 << 20
+"""Entries in addition, 8 MiB, so that those of small tables are not filled all the time. Not measured."""
+_MOST_LEFT_OUT = 63
+"""Most batches for which the index is left out after one whose rows it did not find: twice as many as the last time. Not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,17 @@ class _Entries:
     """Seconds of searches that were not yet spent on adding rows."""
     search: float = 0.0
     """Seconds of the last search in the whole table."""
+    filled: int | None = None
+    """Number of entries when first all rows were in the index."""
+    missed: int = 0
+    """For how many batches it was left out when it was last used, if that was in vain."""
+    left_out: int = 0
+    """For how many batches it is still left out."""
+
+    @property
+    def overgrown(self) -> bool:
+        count = self.numbers.bytes // 8
+        return self.filled is not None and count > _MOST_ENTRIES * self.filled + _MORE_ENTRIES
 
     def add(self, read: Array) -> int:
         """Add rows that were read (entries, in the order of rows); returns the number of the last one."""
@@ -97,7 +118,7 @@ class _Entries:
 
 class KeyIndex:
     """The index of all tables of one file, for the thread that writes. Adding rows to it takes no longer than the searches before, and none
-    where they are quick. If it cannot be written it is left out until the file is opened again."""
+    where they are quick. If its files have no room it is given up until the target's file is opened again."""
 
     def __init__(self, connection: StagingConnection, folder: Path) -> None:
         """`folder`: where its files are."""
@@ -128,32 +149,39 @@ class KeyIndex:
         """Rows were inserted into a table: there are no further `attempts` in it before the next batch. DuckDB 2.0 may omit rows that are
         searched for by their numbers in a transaction that has inserted others."""
         if self._changed is not None:
-            self._changed.add(place)
+            self._changed.add(folded(place))
 
     def forget(self, place: str) -> None:
         """Forget a table."""
-        self._tables.pop(place, None)
+        self._tables.pop(folded(place), None)
+
+    def give_up(self) -> None:
+        """Forget all tables, and do without an index from now on. From any thread."""
+        self._broken = True
+        self._tables.clear()
 
     def attempts(self, table: KeyedTable, keys: Any) -> Iterator[Any]:
         """Staged rows with columns k0 … km, each as often as there are rows that may have its key, whose numbers are in a further column
         `r`. None, or one after the other until a caller has found all: the second one after rows were renumbered."""
-        entries = self._tables.setdefault(table.place, _Entries(RowNumbers(self._folder)))
-        changed = self._changed is None or table.place in self._changed
+        entries = self._entries_of(table.place)
+        changed = self._changed is None or folded(table.place) in self._changed
         if changed or self._broken or not self._pays(entries, keys.num_rows):
             return
-        try:
-            hashes = self._hashes(table, keys)
-            if not self._complete(table, entries):
+        if entries.left_out:
+            entries.left_out -= 1
+            return
+        hashes = self._hashes(table, keys)
+        if not self._complete(table, entries):
+            return
+        missed = min(2 * entries.missed + 1, _MOST_LEFT_OUT)
+        for _ in range(2):
+            entries.missed = entries.left_out = 0
+            self.found += keys.num_rows
+            yield self._located(entries, keys, hashes)
+            self.found -= keys.num_rows  # the caller has not found all
+            entries.missed = entries.left_out = missed
+            if not (self._forget_renumbered(table, entries) and self._complete(table, entries)):
                 return
-            for _ in range(2):
-                self.found += keys.num_rows
-                yield self._located(entries, keys, hashes)
-                self.found -= keys.num_rows  # the caller has not found all
-                if not (self._forget_renumbered(table, entries) and self._complete(table, entries)):
-                    return
-        except OSError:
-            self._broken = True
-            self._tables.clear()
 
     @contextmanager
     def searching(self, table: KeyedTable, keys: int) -> Iterator[None]:
@@ -163,9 +191,18 @@ class KeyIndex:
             yield
         finally:
             self.searched += keys
-            if entries := self._tables.get(table.place):
+            if entries := self._tables.get(folded(table.place)):
                 entries.search = perf_counter() - began
                 entries.spent += max(0.0, entries.search - _QUICK_SECONDS)
+
+    def _entries_of(self, place: str) -> _Entries:
+        known = self._tables.get(folded(place))
+        if known is None or known.overgrown:
+            fresh = _Entries(RowNumbers(self._folder))
+            if known is not None:
+                fresh.spent, fresh.search = known.spent, known.search
+            known = self._tables[folded(place)] = fresh
+        return known
 
     def _pays(self, entries: _Entries, keys: int) -> bool:
         """Whether finding rows by their numbers is expected to be quicker than the last search, and there was a slow one."""
@@ -178,11 +215,17 @@ class KeyIndex:
         while True:
             first, end = entries.unread[0]
             read = self._connection.read(f"{sql} WHERE t.rowid >= {first} AND t.rowid < {end} LIMIT {_PIECE}")
-            if read.num_rows:
-                entries.unread[0] = (entries.add(read.column("entry").to_numpy()) + 1, end)
+            try:
+                if read.num_rows:
+                    entries.unread[0] = (entries.add(read.column("entry").to_numpy()) + 1, end)
+            except (OSError, MemoryError):
+                self.give_up()
+                return False
             took = perf_counter() - began
             if read.num_rows < _PIECE and end == MOST_ROWS:
                 entries.spent = 0.0
+                if entries.filled is None:
+                    entries.filled = entries.numbers.bytes // 8
                 return True
             if read.num_rows < _PIECE:
                 del entries.unread[0]

@@ -34,7 +34,7 @@ from engine.targets.duckdb.staging import StagingConnection
 from engine.targets.duckdb.structure import DUCKDB_STRUCTURE
 from engine.targets.duckdb.views import views_upon
 from engine.targets.identifiers import quoted
-from engine.targets.quarantined_rows import texts_of
+from engine.targets.quarantined_rows import RefusedByTarget, texts_of
 from engine.targets.rows_written import RowsWritten
 from engine.targets.soft_delete import keep_statement, mark_column
 from engine.targets.sql_tables import SqlTables
@@ -62,7 +62,7 @@ class DuckDbTables(SqlTables):
     def read_rows(
         self, table: TableId, place: TableName, schema: TableSchema, keys: Any, columns: Sequence[int]
     ) -> Any:
-        return read_rows(self._connection, self._place(table, place, schema), keys, columns)
+        return read_rows(self._connection, self._place(table, place, schema), keys, columns, self._index)
 
     def rows_with(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> list[tuple[Texts, Texts]]:
         rows = rows_at(self._connection, self._place(table, place, schema), keys)
@@ -88,11 +88,27 @@ class DuckDbTables(SqlTables):
             self.execute(f"DELETE FROM {place.qualified} AS t USING {source} AS b WHERE {belongs(place, rows)}")
         self.remove_deleted(copy, target, schema)
         columns = ", ".join([*place.columns, *mark_column(schema)])
+        self._index.note_changes(place.qualified)
         self.execute(f"INSERT INTO {place.qualified} ({columns}) SELECT {columns} FROM {self.qualified(copy)}")
         self.drop(copy)
 
     def history(self, table: TableId, place: TableName, schema: TableSchema) -> DuckDbHistory:
         return DuckDbHistory(self._connection, table, self.qualified(place), replace(schema, soft_delete=False))
+
+    def keep_deleted(
+        self, table: TableId, copy: TableName, schema: TableSchema, target: TableName, old: TableSchema, now_us: int
+    ) -> None:
+        self._index.note_changes(self.qualified(copy))
+        super().keep_deleted(table, copy, schema, target, old, now_us)
+
+    def put_in_place(
+        self, copy: TableName, target: TableName, schema: TableSchema, *, refuse: int = 0
+    ) -> RefusedByTarget:
+        """See SqlTables. What the index has of the copy is not kept: if the transaction is rolled back it would be of another table."""
+        refused = super().put_in_place(copy, target, schema, refuse=refuse)
+        self._index.forget(self.qualified(copy))
+        self._index.note_changes(self.qualified(target))
+        return refused
 
     def drop(self, place: TableName) -> None:
         super().drop(place)

@@ -549,7 +549,10 @@ class DuckDbTarget(SqlTarget):
 
     def _fault(self, error: duckdb.Error, database: Database, table: TableId | None = None) -> EngineFault:
         database.broken = database.broken or is_broken(error)
-        return fault_of(error, self.path, table)
+        fault = fault_of(error, self.path, table)
+        if fault.kind is FaultKind.TARGET_DISK_FULL:
+            database.index.give_up()  # its files are on the same disk
+        return fault
 
 
 def open_target(spec: ConnectionSpec, home: Path | None = None, decode: DecodeText = no_decoder) -> DuckDbTarget:

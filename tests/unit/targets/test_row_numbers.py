@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -93,3 +94,21 @@ def test_no_row_is_found_twice(tmp_path: Path) -> None:
         numbers.add(entries([7, 8, 7], 0))
     positions, rows = numbers.find(np.array([7, 8], np.uint64))
     assert list(zip(positions.tolist(), rows.tolist(), strict=True)) == [(0, 0), (0, 2), (1, 1)]
+
+
+def test_what_does_not_fit_on_the_disk_is_not_added(tmp_path: Path) -> None:
+    numbers = RowNumbers(tmp_path)
+    numbers.add(entries([1] * 3, 0))
+    many = np.arange(row_numbers._IN_MEMORY + 1, dtype=np.uint64) << np.uint64(32) | np.uint64(3)
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, most))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            numbers.add(many.copy())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    assert numbers.bytes == 24
+    assert_found(numbers, [(1, row, True) for row in range(3)])
+    assert list(tmp_path.iterdir()) == []
+    numbers.add(many)
+    assert numbers.bytes == 24 + many.nbytes
