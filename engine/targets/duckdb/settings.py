@@ -15,7 +15,7 @@ class DuckDbSettings:
     threads: int = 2
     spill_limit: str = "8GB"
     """Disk that sorts, joins and comparisons larger than memory may use next to the database file."""
-    checkpoint_threshold: str = "256MB"
+    checkpoint_threshold: str = "256MiB"
     """Size of the write-ahead log at which a commit folds it into the database file. A checkpoint compresses each changed row group again.
     With 64 MB, 150 batches of 5,000 changed rows of 60 columns took 33 s of processor time instead of 23 s, and of 50,000 changed rows of 3
     columns 17 s instead of 13 s. What is not folded in yet stays in memory, within `memory_limit`, and is read again when the file is
